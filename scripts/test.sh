@@ -25,6 +25,7 @@ want rsync rsync
 want nfs-ls libnfs-utils
 want fsck.erofs erofs-utils
 want e2fsck e2fsprogs
+want_postgres
 want_minio
 want_fsx
 want_pjdfstest

@@ -86,6 +86,13 @@ require_fuse() {
   [ -e /dev/fuse ] || die "there is no /dev/fuse: load the kernel module (modprobe fuse), or pass the device into this container"
 }
 
+# The server's programs are not on the PATH.
+want_postgres() {
+  compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && return
+  note "installing postgresql"
+  install_packages postgresql || note "postgresql is missing; the tests that use it say so and are skipped"
+}
+
 # MinIO is built from source, once, because Debian has no package of it.
 want_minio() {
   have minio && return

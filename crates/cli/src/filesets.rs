@@ -2,14 +2,19 @@
 //!
 //! ```text
 //! /var/lib/penstock/fileset/NAME/fileset.json     where its data is, and how it is reached: [`Record`]
-//! /var/lib/penstock/fileset/NAME/metadata/        its engine's
+//! /var/lib/penstock/fileset/NAME/metadata/        its engine's; with a database, who this machine is to it
 //! /var/lib/penstock/fileset/NAME/spool/           bytes on their way to the bucket, with `durability=local`
 //! ```
 //!
 //! Where this begins is said by [`crate::places`].
 
 use std::{
-    collections::BTreeMap, fs, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf, sync::Arc,
+    collections::BTreeMap,
+    fs,
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use penstock_base::{DirectoryLock, DirectoryLockError};
@@ -17,13 +22,14 @@ use penstock_fileset::{
     Durability, Encryption, FORMAT_VERSION, Label, Spool,
     engine::{
         Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult,
-        ShippedEngine, ShippedSettings,
+        PostgresEngine, PostgresSettings, ShippedEngine, ShippedSettings,
     },
 };
 use penstock_object::Store;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    databases::{self, Passwords},
     environment::Environment,
     failure::{Failure, Outcome},
     options::{Given, Group, OptionSpec, Origin, Value, table},
@@ -53,9 +59,22 @@ pub(crate) struct Record {
     /// bucket is away, and a label that does not say it any more is not believed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption: Option<Encryption>,
+    /// The address of the database that has its metadata, if one has. No password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
+    /// The file with the password for it, if one was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine_password_file: Option<PathBuf>,
     /// Options that lead to the store, as they were given when it was made or attached. No credentials.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
+}
+
+/// A database, and where the password for it is if that was said.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Database<'a> {
+    pub address: &'a str,
+    pub password_file: Option<&'a Path>,
 }
 
 /// Whether an option is kept with a fileset: those of the store are. A proxy's address may hold a password.
@@ -97,6 +116,14 @@ impl Record {
                 "look at its fileset.json, and at the options that lead to the store",
             )),
         }
+    }
+
+    /// The database that has its metadata, if one has.
+    pub(crate) fn database(&self) -> Option<Database<'_>> {
+        Some(Database {
+            address: self.engine.as_deref()?,
+            password_file: self.engine_password_file.as_deref(),
+        })
     }
 
     fn given(&self, name: &str) -> Vec<Given> {
@@ -149,6 +176,7 @@ pub(crate) struct OpenedFileset {
 pub(crate) struct Fileset {
     pub name: String,
     directory: PathBuf,
+    passwords: Passwords,
 }
 
 impl Fileset {
@@ -158,6 +186,7 @@ impl Fileset {
         Ok(Self {
             directory: places::filesets(environment).path().join(name),
             name: name.to_owned(),
+            passwords: Passwords::of(environment),
         })
     }
 
@@ -243,17 +272,29 @@ impl Fileset {
         memory: u64,
         store: &Arc<dyn Store>,
     ) -> Outcome<ShippedSettings> {
-        let number = u64::from_str_radix(identity, 16);
-        let identity = number.map_err(|_| {
-            Failure::new(
-                format!("`{identity}` is no identity of a fileset"),
-                "restore fileset.json",
-            )
-        })?;
         Ok(ShippedSettings {
             local: self.settings(memory),
             store: Arc::clone(store),
-            identity,
+            identity: number_of(identity)?,
+        })
+    }
+
+    /// The same with the database that has its metadata.
+    pub(crate) fn on_database(
+        &self,
+        identity: &str,
+        memory: u64,
+        database: Database<'_>,
+    ) -> Outcome<PostgresSettings> {
+        let address = databases::address(database.address)?;
+        Ok(PostgresSettings {
+            directory: self.directory.join(METADATA),
+            password: self.passwords.find(&address, database.password_file)?,
+            address,
+            identity: number_of(identity)?,
+            memory,
+            connections: PostgresSettings::CONNECTIONS,
+            patience: PostgresSettings::PATIENCE,
         })
     }
 
@@ -270,6 +311,15 @@ impl Fileset {
         memory: u64,
         (bucket, store): (&Arc<dyn Store>, Arc<dyn Store>),
     ) -> Outcome<OpenedFileset> {
+        if let Some(database) = record.database() {
+            let settings = self.on_database(&record.identity, memory, database)?;
+            let engine = self.opened(PostgresEngine::open(&settings).await)?;
+            return Ok(OpenedFileset {
+                engine: Arc::new(engine),
+                store,
+                spool: None,
+            });
+        }
         if record.durability == Durability::Store {
             let settings = self.shipped(&record.identity, memory, bucket)?;
             let engine = self.opened(ShippedEngine::open(&settings).await)?;
@@ -299,6 +349,9 @@ impl Fileset {
         let cause = format!("fileset `{}`: {error}", self.name);
         let remedy = match error {
             EngineError::Store(_) => "see to the bucket with `penstock check`, then try again",
+            EngineError::Database(_) => {
+                "see to the database, and to the password for it: --engine-password-file, PGPASSFILE"
+            }
             EngineError::Fenced(_) => {
                 "use it where it is attached now, or attach it here, which shuts out the other one"
             }
@@ -355,6 +408,15 @@ pub(crate) fn place_of(source: &str, environment: &Environment) -> Outcome<Store
     Ok(StorePlace {
         is_needed: record.durability == Durability::Store,
         store: record.store,
+    })
+}
+
+fn number_of(identity: &str) -> Outcome<u64> {
+    u64::from_str_radix(identity, 16).map_err(|_| {
+        Failure::new(
+            format!("`{identity}` is no identity of a fileset"),
+            "restore fileset.json",
+        )
     })
 }
 

@@ -8,6 +8,7 @@
 mod command_line;
 mod commands;
 mod daemon;
+mod databases;
 mod descriptors;
 mod doors;
 mod encryption;

@@ -20,12 +20,14 @@
 //! | [`MemoryEngine`] | tests |
 //! | [`EmbeddedEngine`] | one machine, no server: a log of our own before a B-tree |
 //! | [`ShippedEngine`] | the same, whose log is in a bucket too, so that it survives the loss of its machine |
+//! | [`PostgresEngine`] | one machine at a time, and keys in a database that somebody else looks after |
 
 mod draft;
 mod embedded;
 mod error;
 mod layers;
 mod memory;
+mod postgres;
 mod record;
 mod shipped;
 
@@ -41,6 +43,9 @@ use bytes::Bytes;
 pub use embedded::{EmbeddedEngine, EmbeddedSettings};
 pub use error::{EngineError, EngineResult};
 pub use memory::MemoryEngine;
+pub use postgres::{
+    PostgresAddress, PostgresEngine, PostgresSettings, has_tables, password_in, remove_tables,
+};
 #[cfg(feature = "testing")]
 pub use shipped::try_to_read;
 pub use shipped::{Position, Restoring, ShippedEngine, ShippedSettings, position, remove_shipped};

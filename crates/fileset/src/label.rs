@@ -30,6 +30,9 @@ pub struct Label {
     /// How its objects are encrypted, all but this one, if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption: Option<Encryption>,
+    /// The address of the database that has its metadata, if one has. No password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
 }
 
 /// Why a label could not be read or written.
@@ -61,6 +64,7 @@ impl Label {
             name: name.to_owned(),
             durability,
             encryption: None,
+            engine: None,
         }
     }
 

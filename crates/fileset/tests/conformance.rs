@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod database;
+
 use std::sync::Arc;
 
 use penstock_base::{BufferPool, MemoryBudget};
@@ -79,6 +81,20 @@ mod with_a_spool {
         let engine = EmbeddedEngine::open_behind(&settings, Some(spool.clone())).unwrap();
         let ground = over(Arc::new(engine), Some(spool)).await;
         ground.keeping(directory)
+    }
+
+    conformance_tests!(open);
+}
+
+mod on_a_database {
+    use super::*;
+
+    async fn open() -> Ground {
+        let directory = tempfile::tempdir().unwrap();
+        match database::new_engine(directory.path()).await {
+            Some(engine) => over(engine, None).await.keeping(directory),
+            None => over(Arc::new(MemoryEngine::default()), None).await,
+        }
     }
 
     conformance_tests!(open);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod database;
 mod keys;
 
 use std::{
@@ -227,6 +228,18 @@ macro_rules! suite_tests {
                     };
                     let engine = ShippedEngine::create(&settings).await.unwrap();
                     suite::$test(Arc::new(engine)).await;
+                }
+            )+
+        }
+        mod postgres {
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    let directory = tempfile::tempdir().unwrap();
+                    if let Some(engine) = database::new_engine(directory.path()).await {
+                        suite::$test(engine).await;
+                    }
                 }
             )+
         }

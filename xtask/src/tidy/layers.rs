@@ -109,11 +109,15 @@ const STORES: &str = "penstock-object-testing";
 const FOR_TESTS: [&str; 5] = [DEVELOPMENT_SERVER, SKIPS, CONFORMANCE, STORES, TOYS];
 
 /// Libraries that speak a protocol, with the crates that may use them; those that none may are for tests.
-const CONFINED: [(&str, &[&str]); 8] = [
+const CONFINED: [(&str, &[&str]); 9] = [
     ("httparse", &["penstock-object", DEVELOPMENT_SERVER]),
     ("quick-xml", &["penstock-object", DEVELOPMENT_SERVER]),
-    ("rustls", &["penstock-object", DEVELOPMENT_SERVER]),
-    ("tokio-rustls", &["penstock-object"]),
+    (
+        "rustls",
+        &["penstock-object", "penstock-fileset", DEVELOPMENT_SERVER],
+    ),
+    ("tokio-rustls", &["penstock-object", "penstock-fileset"]),
+    ("tokio-postgres", &["penstock-fileset"]),
     ("io-uring", &["penstock-block"]),
     ("nfs3_client", &[]),
     ("nfs3_types", &[]),

@@ -10,9 +10,9 @@ mod list;
 mod rekey;
 pub(crate) mod snapshot;
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_fileset::Label;
 use penstock_object::Store;
 
@@ -35,8 +35,8 @@ pub(crate) fn command() -> Command {
         .long_about(
             "A fileset is a whole POSIX file system: its data lies in a bucket, its metadata in a \
              directory of this machine and, with --durability=store, in the bucket too, from which \
-             `attach` brings it up on another machine; else that directory is to be backed up, for \
-             without it the data is of no use. `penstock mount fileset://NAME MOUNTPOINT` mounts it. \
+             `attach` brings it up on another machine, or, with --engine, in a database of yours; else \
+             that directory is to be backed up, for without it the data is of no use. `penstock mount fileset://NAME MOUNTPOINT` mounts it. \
              Options that lead to the store, such as --region and --endpoint, are kept with it; \
              credentials and --proxy are not. With --encryption-key-file or --encryption-key-command \
              what lies in the bucket is encrypted: without the key it is lost.",
@@ -89,6 +89,29 @@ fn store_argument() -> Arg {
         .help(
             "Where its data lies: s3://BUCKET[/PREFIX], oss://BUCKET[/PREFIX] or file:///DIRECTORY",
         )
+}
+
+/// The arguments that say which database has the metadata.
+fn engine_arguments() -> [Arg; 2] {
+    [
+        Arg::new("engine").long("engine").value_name("URL").help(
+            "The PostgreSQL database that has the metadata: postgres://USER@HOST[:PORT]/DATABASE, with \
+             ?sslmode=disable, prefer, require, verify-ca or verify-full and &sslrootcert=FILE if wanted",
+        ),
+        Arg::new("engine-password-file")
+            .long("engine-password-file")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("The file with the password for it; else PGPASSWORD, PGPASSFILE or ~/.pgpass has it"),
+    ]
+}
+
+/// The file with the password, as every directory finds it.
+fn password_file(matches: &ArgMatches) -> Outcome<Option<PathBuf>> {
+    let path = matches.get_one::<PathBuf>("engine-password-file");
+    let absolute = path.map(std::path::absolute).transpose();
+    absolute
+        .map_err(|error| Failure::usage(format!("--engine-password-file: {error}"), "name a file"))
 }
 
 /// The options of a command about a fileset that is there; starts logging.

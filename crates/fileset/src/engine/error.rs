@@ -27,6 +27,9 @@ pub enum EngineError {
     /// The bucket has not taken the log: what was changed is on this machine alone, so far. It is tried again.
     #[error("the log of the metadata is not in the bucket: {0}")]
     Store(String),
+    /// The database does not do what it is asked, so far. It is tried again.
+    #[error("the database of the metadata: {0}")]
+    Database(String),
     /// One operation changes more than a record may hold. Nothing was changed.
     #[error("an operation that changes {0} bytes of the metadata is too large")]
     TooLarge(usize),
@@ -38,6 +41,8 @@ pub enum EngineError {
 impl EngineError {
     /// An engine returned before it ran what it was given.
     pub(super) const NOT_RUN: Self = Self::Io(String::new());
+    /// A read of what is fetched now: whoever reads is run again.
+    pub(super) const NOT_KNOWN: Self = Self::Io(String::new());
 }
 
 impl From<EngineError> for FsError {
@@ -47,9 +52,10 @@ impl From<EngineError> for FsError {
             EngineError::Corrupt(text) => Self::Corrupt(text),
             EngineError::Full(_) => Self::NoSpace,
             EngineError::Io(text) => Self::Io(format!("metadata: {text}")),
-            EngineError::Store(_) | EngineError::Fenced(_) | EngineError::TooLarge(_) => {
-                Self::Io(error.to_string())
-            }
+            EngineError::Store(_)
+            | EngineError::Database(_)
+            | EngineError::Fenced(_)
+            | EngineError::TooLarge(_) => Self::Io(error.to_string()),
         }
     }
 }

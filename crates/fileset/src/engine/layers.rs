@@ -81,7 +81,7 @@ impl Reads for Layered<'_> {
 }
 
 /// The first key of all layers with what the uppermost of them says; the others are passed over.
-fn next<I: Iterator<Item = Said>>(
+pub(super) fn next<I: Iterator<Item = Said>>(
     layers: &mut [Peekable<I>],
 ) -> EngineResult<Option<(Bytes, Option<Bytes>)>> {
     let mut first: Option<(Bytes, usize)> = None;

@@ -6,18 +6,22 @@ use clap::{ArgMatches, Command};
 use penstock_base::{ByteSize, Mutex, clock};
 use penstock_fileset::{
     Durability, Label, LabelError,
-    engine::{Engine, EngineError, Restoring, ShippedEngine, position},
+    engine::{Engine, EngineError, PostgresEngine, Restoring, ShippedEngine, position},
 };
 
-use super::{failure, name_argument, named, store_argument, with_store_options};
+use super::{
+    engine_arguments, failure, name_argument, named, password_file, store_argument,
+    with_store_options,
+};
 use crate::{
     command_line,
     commands::listing::{self, Look},
+    databases,
     encryption::{self, KeySource, Known},
     environment::Environment,
     explain,
     failure::{Failure, Outcome},
-    filesets::{self, Fileset, Record},
+    filesets::{self, Database, Fileset, Record},
     options::{Scope, Values},
     output, stores,
 };
@@ -30,13 +34,14 @@ pub(super) fn command() -> Command {
         .about("Bring a file system up on this machine, from its bucket")
         .long_about(
             "Brings a file system whose durability is `store` to this machine, from its bucket \
-             alone. Whoever has it elsewhere is shut out, at once and for good: nothing that is \
+             alone, or one whose metadata is in a database, from there. Whoever has it elsewhere is shut out, at once and for good: nothing that is \
              written there is acknowledged any more. What an attempt that was interrupted has \
              brought is not fetched again. A machine that was shut out gets the file system back \
              the same way.",
         )
         .arg(name_argument())
-        .arg(store_argument());
+        .arg(store_argument())
+        .args(engine_arguments());
     with_store_options(command)
 }
 
@@ -48,6 +53,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let mut options = filesets::to_be_kept(given.clone());
     let values = Values::resolve(given)?;
     listing::start_logging(&values);
+    let engine_password_file = password_file(matches)?;
     stores::check_source(url, &values)?;
     listing::block_on(async {
         let look = listing::open(url, &values, environment)?;
@@ -56,17 +62,23 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         if let Some(source) = KeySource::given(&values)? {
             source.keep(&mut options);
         }
-        check_own(&fileset, &label, &look).await?;
-        fileset.make(environment)?;
-        fetch(&fileset, &label, &look).await?;
-        fileset.write_record(&Record {
+        let record = Record {
             version: label.version,
-            identity: label.identity,
+            identity: label.identity.clone(),
             store: url.clone(),
             durability: label.durability,
-            encryption: label.encryption,
+            encryption: label.encryption.clone(),
+            engine: engine(matches, &label)?,
+            engine_password_file,
             options,
-        })
+        };
+        check_own(&fileset, &record, &look).await?;
+        fileset.make(environment)?;
+        match record.database() {
+            Some(database) => take_over(&fileset, &record, database).await?,
+            None => fetch(&fileset, &label, &look).await?,
+        }
+        fileset.write_record(&record)
     })?;
     output::print_line(&format!(
         "fileset {} is here: mount it with `penstock mount fileset://{} MOUNTPOINT`",
@@ -116,24 +128,19 @@ async fn with_key(
 }
 
 /// Refuses to put a file system in the place of another one, or of itself where this machine has it.
-async fn check_own(fileset: &Fileset, label: &Label, look: &Look) -> Outcome {
+async fn check_own(fileset: &Fileset, record: &Record, look: &Look) -> Outcome {
     if !fileset.exists() {
         return Ok(());
     }
-    if fileset.record()?.identity != label.identity {
+    if fileset.record()?.identity != record.identity {
         return Err(Failure::usage(
             format!("there is another fileset `{}` already", fileset.name),
             "take another name, or see `penstock fileset list`",
         ));
     }
-    let settings = fileset.shipped(&label.identity, super::MEMORY, &look.store)?;
-    let is_of_use = match position(&settings).await {
-        // What is damaged here, or of another time, the bucket has: it takes its place.
-        Err(EngineError::Corrupt(_)) => false,
-        position => {
-            let position = fileset.opened(position)?;
-            position.is_own && position.agrees
-        }
+    let is_of_use = match record.database() {
+        Some(database) => has_it(fileset, record, database).await?,
+        None => is_whole_here(fileset, record, look).await?,
     };
     match is_of_use {
         true => Err(Failure::usage(
@@ -141,6 +148,55 @@ async fn check_own(fileset: &Fileset, label: &Label, look: &Look) -> Outcome {
             "mount it",
         )),
         false => Ok(()),
+    }
+}
+
+/// The address of the database that has the metadata, if one has: as it is said here, or as the label says.
+fn engine(matches: &ArgMatches, label: &Label) -> Outcome<Option<String>> {
+    let said = matches.get_one::<String>("engine");
+    if said.is_some() && label.engine.is_none() {
+        return Err(Failure::usage(
+            format!("the metadata of `{}` is in no database", label.name),
+            "leave --engine out",
+        ));
+    }
+    let engine = said.or(label.engine.as_ref()).cloned();
+    if let Some(engine) = &engine {
+        databases::address(engine)?;
+    }
+    Ok(engine)
+}
+
+/// Whether this machine has a file system whose metadata is in a database.
+async fn has_it(fileset: &Fileset, record: &Record, database: Database<'_>) -> Outcome<bool> {
+    let settings = fileset.on_database(&record.identity, super::MEMORY, database)?;
+    match PostgresEngine::open(&settings).await {
+        Ok(engine) => {
+            fileset.opened(engine.close().await)?;
+            Ok(true)
+        }
+        Err(EngineError::Fenced(_)) => Ok(false),
+        Err(error) => fileset.opened(Err(error)),
+    }
+}
+
+/// Takes such a file system from whoever has it.
+async fn take_over(fileset: &Fileset, record: &Record, database: Database<'_>) -> Outcome {
+    let settings = fileset.on_database(&record.identity, super::MEMORY, database)?;
+    let engine = fileset.opened(PostgresEngine::attach(&settings).await)?;
+    fileset.opened(engine.close().await)
+}
+
+/// Whether what this machine has of a file system is what the bucket goes on with.
+async fn is_whole_here(fileset: &Fileset, record: &Record, look: &Look) -> Outcome<bool> {
+    let settings = fileset.shipped(&record.identity, super::MEMORY, &look.store)?;
+    match position(&settings).await {
+        // What is damaged here, or of another time, the bucket has: it takes its place.
+        Err(EngineError::Corrupt(_)) => Ok(false),
+        position => {
+            let position = fileset.opened(position)?;
+            Ok(position.is_own && position.agrees)
+        }
     }
 }
 

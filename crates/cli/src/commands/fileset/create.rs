@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command, parser::ValueSource};
 use penstock_base::random;
 use penstock_fileset::{
     Durability, Encryption, FilesetVolume, Format, Label, LabelError,
-    engine::{Engine, EngineError, ShippedEngine, remove_shipped},
+    engine::{Engine, EngineError, PostgresEngine, ShippedEngine, remove_shipped},
 };
 use penstock_object::{
     Store,
@@ -14,10 +14,14 @@ use penstock_object::{
 };
 use penstock_vfs::Identity;
 
-use super::{failure, name_argument, named, store_argument, with_store_options};
+use super::{
+    engine_arguments, failure, name_argument, named, password_file, store_argument,
+    with_store_options,
+};
 use crate::{
     command_line,
     commands::listing,
+    databases,
     encryption::{self, KeySource},
     environment::Environment,
     explain,
@@ -38,6 +42,7 @@ pub(super) fn command() -> Command {
         )
         .arg(name_argument())
         .arg(store_argument())
+        .args(engine_arguments())
         .arg(
             Arg::new("durability")
                 .long("durability")
@@ -57,10 +62,12 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let mut options = filesets::to_be_kept(given.clone());
     let values = Values::resolve(given)?;
     listing::start_logging(&values);
-    let durability = match matches.get_one::<String>("durability").map(String::as_str) {
-        Some("store") => Durability::Store,
-        _ => Durability::Local,
-    };
+    let address = matches.get_one::<String>("engine");
+    let password_file = password_file(matches)?;
+    let durability = durability(matches, address.is_some())?;
+    if let Some(address) = address {
+        databases::address(address)?;
+    }
     stores::check_source(url, &values)?;
     if fileset.exists() {
         return Err(Failure::usage(
@@ -71,11 +78,26 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     listing::block_on(async {
         let look = listing::open(url, &values, environment)?;
         let format = Format::new(random::number());
-        let mut label = Label::new(&fileset.name, &format, durability);
+        let mut label = Label {
+            engine: address.cloned(),
+            ..Label::new(&fileset.name, &format, durability)
+        };
         let key = encrypt(&mut label, &mut options, &values).await?;
+        let record = Record {
+            version: label.version,
+            identity: label.identity.clone(),
+            store: url.clone(),
+            durability,
+            encryption: label.encryption.clone(),
+            engine: label.engine.clone(),
+            engine_password_file: password_file,
+            options,
+        };
         fileset.make(environment)?;
-        // Whoever has this name is told before the bucket hears of it.
-        drop(fileset.local_engine(super::MEMORY)?);
+        if address.is_none() {
+            // Whoever has this name is told before the bucket hears of it.
+            drop(fileset.local_engine(super::MEMORY)?);
+        }
         label
             .write(&*look.store)
             .await
@@ -87,7 +109,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
                 ),
             })?;
         let bucket = encryption::sealed(look.store, key.as_ref(), super::MEMORY);
-        let engine = engine(&fileset, &label, &bucket).await?;
+        let engine = engine(&fileset, &record, &bucket).await?;
         let by = Identity::trusted(penstock_base::user_id(), penstock_base::group_id());
         let made = FilesetVolume::format(&*engine, &by, format).await;
         made.map_err(|error| failure(&fileset, &error))?;
@@ -95,14 +117,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             .close()
             .await
             .map_err(|error| failure(&fileset, &error.into()))?;
-        fileset.write_record(&Record {
-            version: label.version,
-            identity: label.identity,
-            store: url.clone(),
-            durability,
-            encryption: label.encryption,
-            options,
-        })
+        fileset.write_record(&record)
     })?;
     output::print_line(&format!(
         "fileset {} is made: mount it with `penstock mount fileset://{} MOUNTPOINT`",
@@ -128,16 +143,44 @@ async fn encrypt(
     Ok(Some(data))
 }
 
+/// What is durable when: with a database what is in the bucket, for that is what the database outlives a machine for.
+fn durability(matches: &ArgMatches, has_database: bool) -> Outcome<Durability> {
+    let said = matches.value_source("durability") == Some(ValueSource::CommandLine);
+    let word = matches.get_one::<String>("durability").map(String::as_str);
+    match word {
+        Some("store") => Ok(Durability::Store),
+        _ if !has_database => Ok(Durability::Local),
+        _ if !said => Ok(Durability::Store),
+        _ => Err(Failure::usage(
+            "with --engine data is durable in the bucket",
+            "leave --durability=local out",
+        )),
+    }
+}
+
+async fn on_database(fileset: &Fileset, record: &Record) -> Outcome<PostgresEngine> {
+    let database = record.database().expect("one was named");
+    let settings = fileset.on_database(&record.identity, super::MEMORY, database)?;
+    fileset.opened(PostgresEngine::create(&settings).await)
+}
+
 /// The engine of a file system that is being made.
 async fn engine(
     fileset: &Fileset,
-    label: &Label,
+    record: &Record,
     store: &Arc<dyn Store>,
 ) -> Outcome<Arc<dyn Engine>> {
-    if label.durability == Durability::Local {
+    if record.engine.is_some() {
+        let made = on_database(fileset, record).await;
+        if made.is_err() {
+            let _ = Label::remove(&**store).await;
+        }
+        return Ok(Arc::new(made?));
+    }
+    if record.durability == Durability::Local {
         return Ok(Arc::new(fileset.local_engine(super::MEMORY)?));
     }
-    let settings = fileset.shipped(&label.identity, super::MEMORY, store)?;
+    let settings = fileset.shipped(&record.identity, super::MEMORY, store)?;
     let created = ShippedEngine::create(&settings).await;
     if let Err(error) = &created {
         // What is there would keep the next attempt from the place. A log that was there before is nobody's to delete.

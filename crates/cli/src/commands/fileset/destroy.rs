@@ -6,18 +6,21 @@ use clap::{ArgMatches, Command};
 use penstock_fileset::{
     Durability, Label, LabelError,
     check::destroy,
-    engine::{Engine, EngineError, ShippedEngine, remove_shipped},
+    engine::{
+        Engine, EngineError, EngineResult, PostgresEngine, ShippedEngine, has_tables,
+        remove_shipped, remove_tables,
+    },
 };
-use penstock_object::Store;
 
 use super::{failure, fileset_values, name_argument, named, readable, with_store_options};
 use crate::{
     command_line,
-    commands::listing,
+    commands::listing::{self, Look},
     environment::Environment,
     explain,
     failure::{Failure, Outcome},
     filesets::{Fileset, Record},
+    options::Values,
     output,
 };
 
@@ -60,11 +63,11 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     }
     let deleted = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
-        if record.durability == Durability::Store {
-            let bucket = readable(&fileset, &record, (&values, &look)).await?;
-            shut_out_others(&fileset, &record, &bucket).await?;
-        }
-        let _engine = fileset.local_engine(super::MEMORY)?;
+        shut_out_others(&fileset, &record, (&values, &look)).await?;
+        let _engine = match record.database() {
+            Some(_) => None,
+            None => Some(fileset.local_engine(super::MEMORY)?),
+        };
         let label = Label::read(&*look.store).await;
         let is_ours = match &label {
             Ok(label) => label.identity == record.identity,
@@ -88,6 +91,10 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         let deleted = deleted.map_err(|error| failure(&fileset, &error))?;
         let shipped = fileset.opened(remove_shipped(Arc::clone(&look.store)).await)?;
         let deleted = deleted + shipped;
+        if let Some(database) = record.database() {
+            let settings = fileset.on_database(&record.identity, super::MEMORY, database)?;
+            fileset.opened(remove_tables(&settings).await)?;
+        }
         match Label::remove(&*look.store).await {
             Err(LabelError::Store(error)) => Err(explain::store_error(&record.store, &error)),
             _ => Ok(deleted),
@@ -100,15 +107,24 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     ))
 }
 
-/// Claims the log in the bucket. Fails if another machine has the file system: it may be in use there.
-async fn shut_out_others(fileset: &Fileset, record: &Record, store: &Arc<dyn Store>) -> Outcome {
+/// Claims the log in the bucket, or the tables in the database, if there are any. Fails if another machine has the file system: it may be in use there.
+async fn shut_out_others(fileset: &Fileset, record: &Record, way: (&Values, &Look)) -> Outcome {
+    if record.durability == Durability::Local {
+        return Ok(());
+    }
+    if let Some(database) = record.database() {
+        let settings = fileset.on_database(&record.identity, super::MEMORY, database)?;
+        // An attempt before this one may have come that far.
+        return match fileset.opened(has_tables(&settings).await)? {
+            true => ended(fileset, PostgresEngine::open(&settings).await).await,
+            false => Ok(()),
+        };
+    }
+    let store = &readable(fileset, record, way).await?;
     let settings = fileset.shipped(&record.identity, super::MEMORY, store)?;
     match ShippedEngine::open(&settings).await {
         Ok(engine) => fileset.opened(engine.close().await),
-        Err(EngineError::Fenced(_)) => Err(Failure::new(
-            format!("another machine has attached `{}`", fileset.name),
-            "destroy it there; --local-only removes what this machine has of it",
-        )),
+        Err(EngineError::Fenced(_)) => Err(elsewhere(fileset)),
         Err(EngineError::InUse { pid }) => fileset.opened(Err(EngineError::InUse { pid })),
         Err(error) => {
             // An attempt before this one may have come as far as the log, and what is damaged can be destroyed, too.
@@ -116,4 +132,19 @@ async fn shut_out_others(fileset: &Fileset, record: &Record, store: &Arc<dyn Sto
             Ok(())
         }
     }
+}
+
+/// Fails unless this machine has what was opened.
+async fn ended(fileset: &Fileset, opened: EngineResult<PostgresEngine>) -> Outcome {
+    match opened {
+        Err(EngineError::Fenced(_)) => Err(elsewhere(fileset)),
+        opened => fileset.opened(fileset.opened(opened)?.close().await),
+    }
+}
+
+fn elsewhere(fileset: &Fileset) -> Failure {
+    Failure::new(
+        format!("another machine has attached `{}`", fileset.name),
+        "destroy it there; --local-only removes what this machine has of it",
+    )
 }

@@ -44,6 +44,8 @@ struct Info {
     durability: Durability,
     /// How what is in the bucket is encrypted, if it is.
     encryption: Option<String>,
+    /// The database that has its metadata.
+    engine: Option<String>,
     files: u64,
     bytes: u64,
     snapshots: u64,
@@ -71,7 +73,9 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let values = fileset_values(matches, environment)?;
     let info = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
+        let has_database = record.engine.is_some();
         let log = match record.durability {
+            _ if has_database => None,
             Durability::Local => None,
             Durability::Store => {
                 let bucket = readable(&fileset, &record, (&values, &look)).await?;
@@ -79,7 +83,8 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             }
         };
         let (waiting, usage) = match record.durability {
-            Durability::Local => local_usage(&fileset, &record, look.store).await?,
+            _ if has_database => opened_usage(&fileset, &record, look.store).await?,
+            Durability::Local => opened_usage(&fileset, &record, look.store).await?,
             Durability::Store => (0, all_usage(&fileset.local_engine(super::MEMORY)?).await),
         };
         let (usage, kept) = usage.map_err(|error| failure(&fileset, &error))?;
@@ -90,6 +95,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             format: record.version,
             durability: record.durability,
             encryption: record.encryption.as_ref().map(ToString::to_string),
+            engine: record.engine.clone(),
             files: usage.files,
             bytes: usage.bytes,
             snapshots: kept.snapshots,
@@ -105,7 +111,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
 }
 
 /// How much there is, and how much of it waits for the bucket on this disk.
-async fn local_usage(
+async fn opened_usage(
     fileset: &Fileset,
     record: &Record,
     store: Arc<dyn Store>,
@@ -113,7 +119,9 @@ async fn local_usage(
     let opened = fileset.open(record, super::MEMORY, (&store, store.clone()));
     let OpenedFileset { engine, spool, .. } = opened.await?;
     let waiting = spool.map_or(0, |spool| spool.waiting().0);
-    Ok((waiting, all_usage(&*engine).await))
+    let usage = all_usage(&*engine).await;
+    fileset.opened(engine.close().await)?;
+    Ok((waiting, usage))
 }
 
 /// What snapshots keep.
@@ -157,6 +165,9 @@ fn text(info: &Info) -> String {
         info.bytes,
         ByteSize(info.bytes),
     );
+    if let Some(engine) = &info.engine {
+        text += &format!("engine      {engine}\n");
+    }
     if info.snapshots > 0 {
         let held = ByteSize(info.held);
         let snapshots = info.snapshots;
