@@ -52,16 +52,15 @@ impl Ground {
         path.display().to_string()
     }
 
-    /// All files of the bucket with what is in them.
-    fn objects(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        let mut objects = Vec::new();
-        let mut folders = vec![self.bucket()];
+    /// What is in each file of the bucket.
+    fn objects(&self) -> Vec<Vec<u8>> {
+        let (mut objects, mut folders) = (Vec::new(), vec![self.bucket()]);
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 match path.is_dir() {
                     true => folders.push(path),
-                    false => objects.push((path.clone(), fs::read(path).unwrap())),
+                    false => objects.push(fs::read(path).unwrap()),
                 }
             }
         }
@@ -70,7 +69,7 @@ impl Ground {
 
     fn holds_marker(&self) -> bool {
         let holds = |bytes: &[u8]| bytes.windows(MARKER.len()).any(|found| found == MARKER);
-        self.objects().iter().any(|(_, bytes)| holds(bytes))
+        self.objects().iter().any(|bytes| holds(bytes))
     }
 }
 

@@ -73,11 +73,10 @@ async fn data_key(
     let Some(made) = &label.encryption else {
         return Err(encryption::not_encrypted(name));
     };
-    if !matches!(
-        made.data_key(&label.identity, new),
-        Err(EncryptionError::OtherKey)
-    ) {
-        return Ok(None);
+    match made.data_key(&label.identity, new) {
+        Ok(_) => return Ok(None),
+        Err(EncryptionError::OtherKey) => {}
+        Err(error) => return Err(encryption::failure(name, &error)),
     }
     let old =
         old.ok_or_else(|| encryption::no_key("the key that it has now is not kept with it"))?;
