@@ -466,6 +466,18 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn snapshots_are_ordered_by_name_and_refused_with_the_reason() {
+        let bed = Bed::new();
+        let (_server, _orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
+        let ask = |order| client::snapshots(&bed.socket(), order, CLIENT_DEADLINE);
+        let name = "daily".to_owned();
+        let taken = ask(SnapshotOrder::Create { name }).expect("answered");
+        assert_eq!(taken.expect("it was taken")[0].name, "daily");
+        let refused = ask(SnapshotOrder::List).expect("answered");
+        assert_eq!(refused.expect_err("none").cause, "there is no snapshot");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn survives_nonsense() {
         let bed = Bed::new();
         let (_server, _orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
