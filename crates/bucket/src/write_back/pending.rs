@@ -15,7 +15,9 @@ use penstock_object::{DELETE_MANY_MAX, Key};
 use penstock_transfer::staging::NameChange;
 use penstock_vfs::{UnsavedItem, UnsavedKind};
 
-use crate::{files::not_removed, inode::Reference, staged::retry::PAUSES};
+use crate::{
+    files::not_removed, inode::Reference, staged::retry::PAUSES, write_back::REMOVALS_AT_ONCE,
+};
 
 /// Changes that wait, by key.
 #[derive(Debug, Default)]
@@ -35,8 +37,9 @@ struct GivenUp {
     reason: FsError,
 }
 
-/// Changes given up that are kept in mind.
-const GIVEN_UP_MAX: usize = 256;
+/// Changes given up that are kept in mind: all that are carried out at once may be refused before who waits for the
+/// first of them looks.
+const GIVEN_UP_MAX: usize = (REMOVALS_AT_ONCE + 1) * DELETE_MANY_MAX;
 
 /// A change that waits.
 #[derive(Debug)]
@@ -258,7 +261,8 @@ impl Pending {
     /// Makes due what is asked for and did not fail since, and says what is left of it.
     pub(super) fn hasten(&mut self, scope: &Scope<'_>, Asked(asked): Asked) -> Left {
         let (now, mut left) = (clock::now(), Left::default());
-        let mut given_up = self.given_up.iter().filter(|one| one.at > asked);
+        let old = self.given_up.partition_point(|one| one.at <= asked);
+        let mut given_up = self.given_up.range(old..);
         left.failure = given_up
             .find(|one| scope.has(&one.key))
             .map(|one| one.reason.clone());
@@ -476,5 +480,21 @@ mod tests {
         let left = pending.hasten(&Scope::Below("folder/"), asked);
         assert!(!left.is_going_on);
         assert_eq!(left.failure, Some(reason));
+    }
+
+    /// Who waited for one of the first keys of a batch was told that all is well.
+    #[test]
+    fn each_removal_of_a_batch_that_is_given_up_is_told() {
+        let mut pending = Pending::default();
+        let asked = pending.asked();
+        let reason = FsError::Busy("for a test");
+        let key = |number| Key::new(format!("file-{number}")).expect("valid");
+        for number in 0..REMOVALS_AT_ONCE * DELETE_MANY_MAX {
+            pending.note_given_up(&key(number), reason.clone());
+        }
+        for number in 0..REMOVALS_AT_ONCE * DELETE_MANY_MAX {
+            let left = pending.hasten(&Scope::Key(&key(number)), asked);
+            assert_eq!(left.failure.as_ref(), Some(&reason), "file-{number}");
+        }
     }
 }
