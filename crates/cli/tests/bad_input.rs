@@ -40,6 +40,24 @@ fn source() -> String {
     format!("s3://{BUCKET}")
 }
 
+/// The first of them was told, and the others were not looked at.
+#[test]
+fn sync_tells_of_each_path() {
+    let scratch = Scratch::new();
+    let mut command = scratch.penstock();
+    command.arg("sync").args(["missing-one", "missing-two"]);
+    refused(
+        &mut command,
+        "`missing-one` is not in the store",
+        "penstock unsaved",
+    );
+    refused(
+        &mut command,
+        "`missing-two` is not in the store",
+        "penstock unsaved",
+    );
+}
+
 #[test]
 fn wrong_endpoint() {
     let scratch = Scratch::new();

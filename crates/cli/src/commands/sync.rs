@@ -36,15 +36,22 @@ pub(crate) fn command() -> Command {
 
 pub(crate) fn run(matches: &ArgMatches, _environment: &Environment) -> Outcome {
     let paths = matches.get_many::<PathBuf>("path").expect("required");
-    for path in paths {
-        sync(path).map_err(|error| {
-            Failure::new(
-                format!("`{}` is not in the store: {error}", path.display()),
-                "the mount's log says why, and `penstock unsaved` lists what is tried again",
-            )
-        })?;
+    sync_all(paths)
+}
+
+/// Waits for each, whatever became of those before it.
+fn sync_all<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Outcome {
+    let failed: Vec<String> = paths
+        .filter_map(|path| Some((path, sync(path).err()?)))
+        .map(|(path, error)| format!("`{}` is not in the store: {error}", path.display()))
+        .collect();
+    if failed.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    Err(Failure::new(
+        failed.join(", "),
+        "the mount's log says why, and `penstock unsaved` lists what is tried again",
+    ))
 }
 
 fn sync(path: &Path) -> io::Result<()> {
