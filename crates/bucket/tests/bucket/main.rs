@@ -31,5 +31,6 @@ mod saving;
 mod staged;
 mod stress;
 mod symlinks;
+mod two_clients_behind;
 mod volume;
 mod writing;

@@ -18,10 +18,10 @@ use penstock_vfs::{
 use crate::support::{Bed, CALLER, READ, READ_WRITE, WRITE};
 
 /// Numbers that look random, the same in each run.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+    pub(crate) fn roll(&mut self, sides: usize) -> usize {
         // Knuth's multiplier; the upper bits are the good ones.
         self.0 = self
             .0

@@ -282,6 +282,13 @@ impl Bed {
         *self.held.lock().unwrap().entry(inode).or_default() += 1;
     }
 
+    /// Another client of the same bucket in staged mode, with a staging directory of its own.
+    pub(crate) fn staged_beside(&self, settings: BucketSettings) -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        self.fresh_with(settings.clone())
+            .stage(settings, scratch, u64::MAX)
+    }
+
     // The bucket as another client sees it.
 
     pub(crate) async fn put(&self, key: &str, body: impl AsRef<[u8]>) {
