@@ -20,6 +20,8 @@ const SEEDS: u64 = 25;
 const STEPS: usize = 80;
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
+// A test is told by its environment.
+#[allow(clippy::disallowed_methods)]
 fn seeds() -> std::ops::Range<u64> {
     let count = std::env::var("PENSTOCK_TEST_TWO_CLIENTS_SEEDS");
     0..count.map_or(SEEDS, |count| count.parse().unwrap())
