@@ -95,7 +95,19 @@ fn a_fileset_on_a_database_lives_moves_and_ends_without_a_word_of_the_password()
 
     let there = Machine::new(&scratch, "there");
     let attach = ["fileset", "attach", "home", "--store", &store];
-    succeed(there.penstock(&attach).env("PGPASSWORD", PASSWORD));
+    // Who writes the bucket chooses what its label says, and must not be sent the password.
+    let led = run(there.penstock(&attach).env("PGPASSWORD", PASSWORD));
+    assert!(
+        led.code == Some(2) && led.err.contains("--engine"),
+        "{led:?}"
+    );
+    let named = ["--engine", &engine];
+    succeed(
+        there
+            .penstock(&attach)
+            .args(named)
+            .env("PGPASSWORD", PASSWORD),
+    );
     let again = run(there.penstock(&attach).env("PGPASSWORD", PASSWORD));
     assert_eq!(again.code, Some(2), "it is there: {again:?}");
     let late = run(&mut here.penstock(&["fileset", "check", "home"]));

@@ -1,6 +1,6 @@
 //! What the keys say of snapshots: that what each needs is there, and that nothing is held for none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use penstock_base::FsResult;
@@ -19,7 +19,7 @@ pub(super) struct Snapshots {
     names: BTreeMap<Bytes, u64>,
     counted: i64,
     /// Objects with the snapshots as which they are held.
-    held: Vec<(u64, ObjectId)>,
+    held: BTreeSet<(u64, ObjectId)>,
     /// Objects of kept chunks, with the snapshots for which these were kept: behind one, until another.
     used: BTreeMap<ObjectId, Vec<(u64, u64)>>,
     /// The last key of which something was kept, and for which snapshot.
@@ -37,7 +37,7 @@ impl Snapshots {
                 let name = Bytes::copy_from_slice(&key[1..]);
                 self.names.insert(name, mark(Some(value)));
             }
-            kind::HELD => self.held.push(schema::held_in(key)?),
+            kind::HELD => drop(self.held.insert(schema::held_in(key)?)),
             _ => self.look_at_kept(key, value)?,
         }
         Ok(())

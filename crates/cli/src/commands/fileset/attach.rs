@@ -34,7 +34,7 @@ pub(super) fn command() -> Command {
         .about("Bring a file system up on this machine, from its bucket")
         .long_about(
             "Brings a file system whose durability is `store` to this machine, from its bucket \
-             alone, or one whose metadata is in a database, from there. Whoever has it elsewhere is shut out, at once and for good: nothing that is \
+             alone, or one whose metadata is in a database, from the one that --engine names. Whoever has it elsewhere is shut out, at once and for good: nothing that is \
              written there is acknowledged any more. What an attempt that was interrupted has \
              brought is not fetched again. A machine that was shut out gets the file system back \
              the same way.",
@@ -68,7 +68,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             store: url.clone(),
             durability: label.durability,
             encryption: label.encryption.clone(),
-            engine: engine(matches, &label)?,
+            engine: engine(matches, (&fileset, &label))?,
             engine_password_file,
             options,
         };
@@ -151,18 +151,28 @@ async fn check_own(fileset: &Fileset, record: &Record, look: &Look) -> Outcome {
     }
 }
 
-/// The address of the database that has the metadata, if one has: as it is said here, or as the label says.
-fn engine(matches: &ArgMatches, label: &Label) -> Outcome<Option<String>> {
-    let said = matches.get_one::<String>("engine");
+/// The address of the database that has the metadata, if one has: as it is said here, or as this machine has it. Who
+/// writes the bucket chooses what the label says: he must not choose who gets the password, and the names of all files.
+fn engine(matches: &ArgMatches, (fileset, label): (&Fileset, &Label)) -> Outcome<Option<String>> {
+    let said = matches.get_one::<String>("engine").cloned();
     if said.is_some() && label.engine.is_none() {
         return Err(Failure::usage(
             format!("the metadata of `{}` is in no database", label.name),
             "leave --engine out",
         ));
     }
-    let engine = said.or(label.engine.as_ref()).cloned();
-    if let Some(engine) = &engine {
-        databases::address(engine)?;
+    let before = fileset.record().ok();
+    let before = before.filter(|before| before.identity == label.identity);
+    let engine = said.or_else(|| before?.engine);
+    match (&engine, &label.engine) {
+        (Some(engine), _) => databases::address(engine).map(drop)?,
+        (None, Some(told)) => {
+            return Err(Failure::usage(
+                format!("fileset.json says that the metadata is at {told}, and is not believed"),
+                "say the address that you know with --engine",
+            ));
+        }
+        (None, None) => {}
     }
     Ok(engine)
 }
