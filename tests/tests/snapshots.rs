@@ -24,7 +24,9 @@ fn a_snapshot_is_taken_seen_listed_and_removed_while_mounted() {
     fs::create_dir(mount.join("directory")).unwrap();
     fs::write(mount.join("directory/file"), vec![1; 3_000_000]).unwrap();
     symlink("directory/file", mount.join("link")).unwrap();
+    assert!(!mount.join(".snapshot/before").exists());
     let taken = fileset.snapshot("create", "before");
+    assert!(mount.join(".snapshot/before").exists(), "at once");
     assert_eq!(taken.expect_success().stdout.trim(), fileset.at("before"));
     let modified = fs::metadata(mount.join("directory/file")).unwrap().mtime();
     fs::write(mount.join("directory/file"), b"changed").unwrap();

@@ -40,6 +40,14 @@ use crate::{
 /// How long a door may believe what it is told. Nobody else changes a file system on an embedded engine, so this only
 /// bounds what a kernel keeps.
 const TTL: Duration = Duration::from_secs(1);
+
+/// How long a name is believed: those of snapshots come and go without the kernel.
+fn believed_for(dentry: Dentry<'_>) -> Duration {
+    match dentry.parent == schema::SNAPSHOTS {
+        true => Duration::ZERO,
+        false => TTL,
+    }
+}
 /// Bytes that `statfs` counts in.
 const STATISTICS_BLOCK: u64 = 4096;
 /// What a file system seems to hold, in bytes and in files: a bucket has no end.
@@ -251,7 +259,7 @@ impl Volume for FilesetVolume {
                 .query(|reads| operations::lookup(reads, by, dentry))
                 .await?;
             let Some(found) = found else {
-                return Ok(Lookup::Absent(TTL));
+                return Ok(Lookup::Absent(believed_for(dentry)));
             };
             if self.parts.held.take(found.inode).is_err() {
                 // Its last name went since.
@@ -259,7 +267,11 @@ impl Volume for FilesetVolume {
             }
             match self.held(found.inode).await {
                 Err(FsError::Stale) => {}
-                held => return held.map(Lookup::Found),
+                Err(error) => return Err(error),
+                Ok(entry) => {
+                    let entry_ttl = believed_for(dentry);
+                    return Ok(Lookup::Found(Entry { entry_ttl, ..entry }));
+                }
             }
         }
     }

@@ -49,7 +49,7 @@ fn create_command() -> Command {
     let command = Command::new("create")
         .about("Take a snapshot")
         .long_about(
-            "Takes a snapshot of all that programs wrote by now; what of it a mount has in memory \
+            "Takes a snapshot of all that programs wrote by now (through a mapping: what they synced); what of it a mount has in memory \
              is saved first, for up to a minute. It is durable when the command returns. Prints its \
              name.",
         )
