@@ -51,6 +51,18 @@ impl<'a> Machine<'a> {
     }
 }
 
+/// What must not make a fileset on a database.
+fn expect_refusals(here: &Machine<'_>, create: &[&str], engine: &str) {
+    let spoken = engine.replace("penstock@", &format!("penstock:{PASSWORD}@"));
+    let refused = run(here.penstock(create).args(["--engine", &spoken]));
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(!refused.err.contains(PASSWORD), "{refused:?}");
+    let refused = run(here.penstock(create).args(["--engine", engine]));
+    assert_eq!(refused.code, Some(1), "no password: {refused:?}");
+    let local = ["--engine", engine, "--durability", "local"];
+    assert_eq!(run(here.penstock(create).args(local)).code, Some(2));
+}
+
 #[test]
 fn a_fileset_on_a_database_lives_moves_and_ends_without_a_word_of_the_password() {
     let Some(server) = Server::start() else {
@@ -65,14 +77,7 @@ fn a_fileset_on_a_database_lives_moves_and_ends_without_a_word_of_the_password()
     let here = Machine::new(&scratch, "here");
     let create = ["fileset", "create", "home", "--store", &store];
 
-    let spoken = engine.replace("penstock@", &format!("penstock:{PASSWORD}@"));
-    let refused = run(here.penstock(&create).args(["--engine", &spoken]));
-    assert_eq!(refused.code, Some(2), "{refused:?}");
-    assert!(!refused.err.contains(PASSWORD), "{refused:?}");
-    let refused = run(here.penstock(&create).args(["--engine", &engine]));
-    assert_eq!(refused.code, Some(1), "no password: {refused:?}");
-    let local = ["--engine", &engine, "--durability", "local"];
-    assert_eq!(run(here.penstock(&create).args(local)).code, Some(2));
+    expect_refusals(&here, &create, &engine);
     let with_file = ["--engine", &engine, "--engine-password-file", &password];
     succeed(here.penstock(&create).args(with_file));
 
