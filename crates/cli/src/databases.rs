@@ -4,8 +4,7 @@
 //! records and in labels.
 
 use std::{
-    fs, io,
-    os::unix::fs::PermissionsExt,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -15,6 +14,7 @@ use penstock_fileset::engine::{PostgresAddress, password_in};
 use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
+    secret_file,
 };
 
 /// The address of a database, if that is one.
@@ -73,13 +73,15 @@ fn absent(path: &Path) -> Failure {
 
 /// What a file says that nobody else may read, if it is there.
 fn private_text(path: &Path) -> Outcome<Option<String>> {
-    let read = fs::metadata(path).and_then(|known| Ok((known, fs::read_to_string(path)?)));
+    let utf8 = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let read = secret_file::read(path, u64::MAX);
+    let read = read.and_then(|(text, mode)| Ok((String::from_utf8(text).map_err(utf8)?, mode)));
     match read {
-        Ok((known, _)) if known.permissions().mode() & 0o077 != 0 => Err(Failure::new(
+        Ok((_, mode)) if mode & 0o077 != 0 => Err(Failure::new(
             format!("{}: others may read the password in it", path.display()),
             "chmod 600 that file",
         )),
-        Ok((_, text)) => Ok(Some(text)),
+        Ok((text, _)) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Failure::new(
             format!("{}: {error}", path.display()),
@@ -90,6 +92,8 @@ fn private_text(path: &Path) -> Outcome<Option<String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
     use super::*;
 
     fn written(text: &str, mode: u32) -> (tempfile::TempDir, PathBuf) {

@@ -6,9 +6,6 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    fs::File,
-    io::{self, Read},
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -24,6 +21,7 @@ use crate::{
     failure::{Failure, Outcome},
     filesets::Record,
     options::{OptionSpec, Origin, Values, table},
+    secret_file,
 };
 
 /// Bytes of a key file that are looked at: more than any key has.
@@ -98,14 +96,7 @@ impl KeySource {
 }
 
 fn read_file(path: &Path) -> Outcome<Vec<u8>> {
-    let read = || {
-        let file = File::open(path)?;
-        let mode = file.metadata()?.permissions().mode() & 0o777;
-        let mut text = Vec::with_capacity(FILE_MAX as usize);
-        file.take(FILE_MAX).read_to_end(&mut text)?;
-        Ok((mode, text))
-    };
-    let (mode, text) = read().map_err(|error: io::Error| {
+    let (text, mode) = secret_file::read(path, FILE_MAX).map_err(|error| {
         Failure::new(
             format!("cannot read the key {}: {error}", path.display()),
             "see --encryption-key-file",

@@ -34,6 +34,7 @@ mod places;
 mod predecessors;
 mod prometheus;
 mod resources;
+mod secret_file;
 mod stores;
 // The only unsafe code here: a few system calls that std does not have.
 #[allow(unsafe_code)]

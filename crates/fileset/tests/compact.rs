@@ -164,6 +164,15 @@ async fn write(place: &Place, handle: HandleId, model: &mut Vec<u8>, (start, dat
     written.await.unwrap();
 }
 
+/// A file of one chunk that is about to be saved with many extents.
+async fn riddled(place: &Place) -> (Inode, HandleId, Vec<u8>) {
+    let (inode, handle, mut model) = written(place, CHUNK).await;
+    for page in (0..600).step_by(2) {
+        write(place, handle, &mut model, (page * PAGE, &[2; 4096])).await;
+    }
+    (inode, handle, model)
+}
+
 /// Numbers that look random, always the same.
 fn scattered(count: u64, below: u64) -> impl Iterator<Item = u64> {
     (1..=count).map(move |n| (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20) % below)
@@ -405,10 +414,7 @@ async fn what_a_fold_reads_is_not_deleted_meanwhile() {
     place.store(ROOT, "other", b"bytes").await.unwrap();
     let other = place.find(ROOT, "other").await.unwrap().inode;
     let gone = place.objects().await;
-    let (_, handle, mut model) = written(&place, CHUNK).await;
-    for page in (0..600).step_by(2) {
-        write(&place, handle, &mut model, (page * PAGE, &[2; 4096])).await;
-    }
+    let (_, handle, mut model) = riddled(&place).await;
     let slow = Fault::Delay(Duration::from_secs(2));
     place.faults.rate(Some(Request::Get), 1.0, slow);
     place.sync(handle).await.unwrap();
@@ -436,10 +442,7 @@ async fn what_a_fold_reads_is_not_deleted_meanwhile() {
 #[tokio::test]
 async fn a_chunk_that_is_saved_while_it_is_folded_is_folded_again() {
     let place = Place::new().await;
-    let (inode, handle, mut model) = written(&place, CHUNK).await;
-    for page in (0..600).step_by(2) {
-        write(&place, handle, &mut model, (page * PAGE, &[2; 4096])).await;
-    }
+    let (inode, handle, mut model) = riddled(&place).await;
     let slow = Fault::Delay(Duration::from_millis(300));
     place.faults.rate(Some(Request::Get), 1.0, slow);
     place.sync(handle).await.unwrap();
@@ -463,10 +466,7 @@ async fn a_chunk_that_is_saved_while_it_is_folded_is_folded_again() {
 #[tokio::test]
 async fn a_fold_that_comes_late_changes_nothing_that_was_written_or_cut_since() {
     let place = Place::new().await;
-    let (inode, handle, mut model) = written(&place, CHUNK).await;
-    for page in (0..600).step_by(2) {
-        write(&place, handle, &mut model, (page * PAGE, &[2; 4096])).await;
-    }
+    let (inode, handle, mut model) = riddled(&place).await;
     place.faults.rate(
         Some(Request::Get),
         1.0,

@@ -9,8 +9,7 @@
 //! What waits is bounded by the calls under way ([`crate::limits`]).
 
 use std::{
-    cmp::{Ordering, Reverse},
-    collections::{BinaryHeap, HashMap},
+    collections::{BTreeMap, HashMap},
     net::IpAddr,
     sync::Arc,
     time::Duration,
@@ -82,11 +81,12 @@ struct State {
     level: f64,
     /// When the level was so.
     at: Instant,
-    waiting: BinaryHeap<Reverse<Waiting>>,
+    /// By where they begin, in what each client was given by then; among those that begin together the first comes first.
+    waiting: BTreeMap<(u64, u64), Waiting>,
     /// When the last call of a client ends that came while others waited, in what each client was given by then.
-    ends: HashMap<IpAddr, f64>,
+    ends: HashMap<IpAddr, u64>,
     /// What each client was given that waits: where the last call began that was let go.
-    given: f64,
+    given: u64,
     /// Calls that had to wait so far.
     count: u64,
     is_looked_after: bool,
@@ -95,33 +95,9 @@ struct State {
 /// A call that waits.
 #[derive(Debug)]
 struct Waiting {
-    begin: f64,
-    /// Among those that begin together the first comes first.
-    number: u64,
-    cost: f64,
+    cost: u64,
     go: oneshot::Sender<()>,
 }
-
-impl Ord for Waiting {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let by_begin = self.begin.total_cmp(&other.begin);
-        by_begin.then(self.number.cmp(&other.number))
-    }
-}
-
-impl PartialOrd for Waiting {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Waiting {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Waiting {}
 
 impl State {
     fn fill(&mut self, per_second: f64) {
@@ -131,36 +107,29 @@ impl State {
         self.at = now;
     }
 
-    fn wait(&mut self, client: IpAddr, cost: f64) -> oneshot::Receiver<()> {
+    fn wait(&mut self, client: IpAddr, cost: u64) -> oneshot::Receiver<()> {
         let (go, gone) = oneshot::channel();
-        let begin = self
-            .ends
-            .get(&client)
-            .map_or(self.given, |end| end.max(self.given));
-        self.ends.insert(client, begin + cost);
+        let end = self.ends.entry(client).or_default();
+        let begin = self.given.max(*end);
+        *end = begin + cost;
         self.count += 1;
-        self.waiting.push(Reverse(Waiting {
-            begin,
-            number: self.count,
-            cost,
-            go,
-        }));
+        let waiting = Waiting { cost, go };
+        self.waiting.insert((begin, self.count), waiting);
         gone
     }
 
     /// Lets calls go while the bucket is not overdrawn. Says whether others wait.
     fn let_go(&mut self) -> bool {
-        while let Some(Reverse(next)) = self.waiting.peek() {
+        while let Some(next) = self.waiting.first_entry() {
             // Who does not wait any more takes nothing.
-            let is_wanted = !next.go.is_closed();
+            let is_wanted = !next.get().go.is_closed();
             if is_wanted && self.level < 0.0 {
                 return true;
             }
-            if let Some(Reverse(next)) = self.waiting.pop()
-                && next.go.send(()).is_ok()
-            {
-                self.given = next.begin;
-                self.level -= next.cost;
+            let ((begin, _), next) = next.remove_entry();
+            if next.go.send(()).is_ok() {
+                self.given = begin;
+                self.level -= next.cost as f64;
             }
         }
         self.ends.clear();
@@ -174,9 +143,9 @@ impl Bucket {
         let state = State {
             level: SAVED_UP * per_second,
             at: clock::now(),
-            waiting: BinaryHeap::new(),
+            waiting: BTreeMap::new(),
             ends: HashMap::new(),
-            given: 0.0,
+            given: 0,
             count: 0,
             is_looked_after: false,
         };
@@ -191,17 +160,17 @@ impl Bucket {
         if cost == 0 {
             return;
         }
-        if let Some(gone) = self.take_or_wait(client, cost as f64) {
+        if let Some(gone) = self.take_or_wait(client, cost) {
             // Its sender is dropped by nobody who has not sent.
             let _ = gone.await;
         }
     }
 
-    fn take_or_wait(self: &Arc<Self>, client: IpAddr, cost: f64) -> Option<oneshot::Receiver<()>> {
+    fn take_or_wait(self: &Arc<Self>, client: IpAddr, cost: u64) -> Option<oneshot::Receiver<()>> {
         let mut state = self.state.lock();
         state.fill(self.per_second);
         if !state.let_go() && state.level >= 0.0 {
-            state.level -= cost;
+            state.level -= cost as f64;
             return None;
         }
         let gone = state.wait(client, cost);
@@ -241,7 +210,7 @@ impl Bucket {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering as Memory};
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
 
@@ -269,7 +238,7 @@ mod tests {
                 tasks.spawn(async move {
                     loop {
                         pace.pass(client(number), cost).await;
-                        count.fetch_add(1, Memory::Relaxed);
+                        count.fetch_add(1, Ordering::Relaxed);
                         // So that a caller who need not wait lets time pass.
                         tokio::task::yield_now().await;
                     }
@@ -280,7 +249,7 @@ mod tests {
         tasks.shutdown().await;
         counts
             .iter()
-            .map(|count| count.load(Memory::Relaxed))
+            .map(|count| count.load(Ordering::Relaxed))
             .collect()
     }
 

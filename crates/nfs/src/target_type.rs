@@ -31,14 +31,15 @@ pub enum TargetType {
 }
 
 impl TargetType {
-    /// All of them by name.
-    pub const NAMES: [(&str, Self); 5] = [
-        ("standard", Self::Standard),
-        ("hpmt-20", Self::Hpmt20),
-        ("hpmt-40", Self::Hpmt40),
-        ("hpmt-80", Self::Hpmt80),
-        ("unlimited", Self::Unlimited),
+    const ALL: [Self; 5] = [
+        Self::Standard,
+        Self::Hpmt20,
+        Self::Hpmt40,
+        Self::Hpmt80,
+        Self::Unlimited,
     ];
+    /// What they are called.
+    pub const NAMES: [&'static str; 5] = ["standard", "hpmt-20", "hpmt-40", "hpmt-80", "unlimited"];
 
     /// What it delivers in a second; nothing where that is not limited.
     pub(crate) fn rates(self) -> Option<Cost> {
@@ -61,8 +62,7 @@ impl TargetType {
 
 impl fmt::Display for TargetType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = Self::NAMES.iter().find(|(_, one)| one == self);
-        f.write_str(named.map_or("", |(name, _)| name))
+        f.write_str(Self::NAMES[*self as usize])
     }
 }
 
@@ -75,9 +75,9 @@ impl FromStr for TargetType {
     type Err = UnknownTargetType;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let named = Self::NAMES.iter().find(|(name, _)| *name == text);
-        named
-            .map(|(_, one)| *one)
+        let place = Self::NAMES.iter().position(|name| *name == text);
+        place
+            .map(|place| Self::ALL[place])
             .ok_or_else(|| UnknownTargetType(text.to_owned()))
     }
 }
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn types_are_known_by_their_names() {
-        for (name, one) in TargetType::NAMES {
+        for (name, one) in TargetType::NAMES.into_iter().zip(TargetType::ALL) {
             assert_eq!((name.parse(), one.to_string()), (Ok(one), name.to_owned()));
         }
         assert!("hpmt-60".parse::<TargetType>().is_err());

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use penstock_base::{FsError, clock};
+use penstock_base::clock;
 use penstock_bucket::BucketSettings;
 use penstock_object::{CompleteOptions, ErrorKind, HeadOptions, Key, Operation, PutOptions, Store};
 use penstock_vfs::{
@@ -26,16 +26,6 @@ fn bed() -> Bed {
 
 fn quick() -> Bed {
     Bed::staged_with(behind(Duration::from_millis(10)))
-}
-
-async fn chmod(bed: &Bed, path: &str, permissions: u16) -> Result<(), FsError> {
-    let changes = AttributeChanges {
-        permissions: Some(permissions),
-        ..AttributeChanges::default()
-    };
-    let inode = bed.inode(path).await?;
-    let changed = bed.volume.set_attributes(&CALLER, inode, changes).await;
-    changed.map(drop)
 }
 
 async fn permissions(bed: &Bed, path: &str) -> u16 {
@@ -79,7 +69,7 @@ async fn changes_of_saved_files_cost_one_copy_each_and_that_later() {
         ..AttributeChanges::default()
     };
     for name in &names {
-        chmod(&bed, name, 0o600).await.unwrap();
+        bed.chmod(name, 0o600).await.unwrap();
         let inode = bed.inode(name).await.unwrap();
         let touched = bed.volume.set_attributes(&CALLER, inode, times).await;
         touched.unwrap();
@@ -107,7 +97,7 @@ async fn what_waits_to_be_described_is_seen_in_each_answer_of_the_store() {
         ..behind(LATER)
     });
     bed.put("file", "content").await;
-    chmod(&bed, "file", 0o600).await.unwrap();
+    bed.chmod("file", 0o600).await.unwrap();
     bed.forget_all();
     assert_eq!(permissions(&bed, "file").await, 0o600);
     bed.forget_all();
@@ -147,7 +137,7 @@ async fn a_file_that_was_described_anew_is_removed() {
         bed.put("file", "content").await;
         bed.ls("").await.unwrap();
         clock::sleep(Duration::from_millis(1100)).await;
-        chmod(&bed, "file", 0o600).await.unwrap();
+        bed.chmod("file", 0o600).await.unwrap();
         let root = bed.open_dir("").await.unwrap();
         if is_stored {
             bed.volume.sync_directory(root).await.unwrap();
@@ -163,7 +153,7 @@ async fn a_file_is_removed_while_it_is_described_anew() {
     let bed = quick();
     put_in_parts(&bed, "file").await;
     let held = bed.probe.hold_late(Operation::Copy);
-    chmod(&bed, "file", 0o600).await.unwrap();
+    bed.chmod("file", 0o600).await.unwrap();
     while bed.probe.waiting() == 0 {
         clock::sleep(Duration::from_millis(1)).await;
     }
@@ -177,7 +167,7 @@ async fn a_file_is_removed_while_it_is_described_anew() {
 async fn a_file_that_is_written_takes_along_how_it_was_to_be_described() {
     let bed = bed();
     put_in_parts(&bed, "file").await;
-    chmod(&bed, "file", 0o600).await.unwrap();
+    bed.chmod("file", 0o600).await.unwrap();
     let handle = bed.open("file", READ_WRITE).await.unwrap();
     bed.write(handle, 0, "C").await.unwrap();
     bed.close(handle).await.unwrap();
@@ -193,7 +183,7 @@ async fn a_file_is_written_while_it_is_described_anew() {
     let bed = quick();
     put_in_parts(&bed, "file").await;
     let held = bed.probe.hold_late(Operation::Copy);
-    chmod(&bed, "file", 0o600).await.unwrap();
+    bed.chmod("file", 0o600).await.unwrap();
     while bed.probe.waiting() == 0 {
         clock::sleep(Duration::from_millis(1)).await;
     }
@@ -213,7 +203,7 @@ async fn a_file_that_was_to_be_described_anew_is_replaced_by_an_unsaved_one() {
         let bed = bed();
         put_in_parts(&bed, "file").await;
         bed.write_file("new", "new").await.unwrap();
-        chmod(&bed, "file", 0o600).await.unwrap();
+        bed.chmod("file", 0o600).await.unwrap();
         if is_begun {
             let held = bed.probe.hold_late(Operation::Copy);
             let file = bed.open("file", READ).await.unwrap();
@@ -242,11 +232,11 @@ async fn a_file_that_was_to_be_described_anew_is_replaced_by_an_unsaved_one() {
 async fn a_file_that_was_described_anew_is_renamed() {
     let bed = bed();
     put_in_parts(&bed, "old").await;
-    chmod(&bed, "old", 0o600).await.unwrap();
+    bed.chmod("old", 0o600).await.unwrap();
     bed.rename("old", "new").await.unwrap();
     assert_eq!(permissions(&bed, "new").await, 0o600);
     bed.put("folder/file", "content").await;
-    chmod(&bed, "folder/file", 0o600).await.unwrap();
+    bed.chmod("folder/file", 0o600).await.unwrap();
     bed.rename("folder", "moved").await.unwrap();
     assert_eq!(permissions(&bed, "moved/file").await, 0o600);
     assert!(shut_down(&bed).await.is_empty());
@@ -261,7 +251,7 @@ async fn another_client_s_version_is_not_described_anew() {
     let bed = bed();
     for name in ["replaced", "gone"] {
         bed.put(name, "content").await;
-        chmod(&bed, name, 0o600).await.unwrap();
+        bed.chmod(name, 0o600).await.unwrap();
     }
     bed.put("replaced", "theirs").await;
     bed.delete("gone").await;
@@ -279,14 +269,14 @@ async fn a_copy_whose_answer_was_lost_is_ours() {
         put_in_parts(&bed, "file").await;
         bed.stat("file").await.unwrap();
         bed.probe.fail_late(Operation::Copy, ErrorKind::Unavailable);
-        chmod(&bed, "file", 0o600).await.unwrap();
+        bed.chmod("file", 0o600).await.unwrap();
         while mode(&bed, "file").await.is_none() {
             clock::sleep(Duration::from_millis(1)).await;
         }
         if is_killed {
             bed = bed.broken_off(behind(LATER), |_| ());
         }
-        chmod(&bed, "file", 0o640).await.unwrap();
+        bed.chmod("file", 0o640).await.unwrap();
         assert!(shut_down(&bed).await.is_empty());
         assert_eq!(mode(&bed, "file").await.unwrap(), "33184");
     }
@@ -303,7 +293,7 @@ async fn what_a_kill_leaves_to_be_described_is_seen_and_stored_by_the_next_mount
     ] {
         let bed = bed();
         bed.put("file", "content").await;
-        chmod(&bed, "file", 0o600).await.unwrap();
+        bed.chmod("file", 0o600).await.unwrap();
         let bed = bed.broken_off(next, |bed| {
             bed.probe.fail(Operation::Copy, ErrorKind::Unavailable, 1);
         });
@@ -319,11 +309,11 @@ async fn what_a_kill_leaves_to_be_described_is_seen_and_stored_by_the_next_mount
 async fn fsync_of_a_file_stores_how_it_is_described() {
     let bed = bed();
     bed.put("file", "content").await;
-    chmod(&bed, "file", 0o600).await.unwrap();
+    bed.chmod("file", 0o600).await.unwrap();
     let file = bed.open("file", READ).await.unwrap();
     bed.sync(file).await.unwrap();
     assert_eq!(mode(&bed, "file").await.unwrap(), "33152");
-    chmod(&bed, "file", 0o640).await.unwrap();
+    bed.chmod("file", 0o640).await.unwrap();
     bed.probe.fail(Operation::Copy, ErrorKind::Unavailable, 1);
     assert!(bed.sync(file).await.is_err());
     bed.sync(file).await.unwrap();
@@ -336,7 +326,7 @@ async fn what_must_not_be_described_anew_is_as_it_was_and_told() {
     bed.put("file", "content").await;
     bed.probe
         .fail(Operation::Copy, ErrorKind::PermissionDenied, 1);
-    chmod(&bed, "file", 0o600).await.unwrap();
+    bed.chmod("file", 0o600).await.unwrap();
     saved(&bed).await;
     assert_eq!(permissions(&bed, "file").await, 0o644);
     let root = bed.open_dir("").await.unwrap();
@@ -370,7 +360,7 @@ async fn a_door_forgets_how_a_file_is_described_when_that_was_refused() {
             ErrorKind::PermissionDenied => bed.probe.fail(Operation::Copy, kind, 1),
             _ => bed.put("file", "theirs").await,
         }
-        chmod(&bed, "file", 0o600).await.unwrap();
+        bed.chmod("file", 0o600).await.unwrap();
         saved(&bed).await;
         for _ in 0..1000 {
             if door.0.load(Ordering::SeqCst) {
@@ -395,7 +385,7 @@ async fn a_file_whose_save_was_not_answered_is_described_as_it_was_changed_since
         bed.sync(handle).await.unwrap_err();
         bed.probe.mend();
         bed.close(handle).await.unwrap();
-        chmod(&bed, "file", 0o600).await.unwrap();
+        bed.chmod("file", 0o600).await.unwrap();
         if is_killed {
             bed = bed.killed(behind(LATER), |_| ()).await;
         }
@@ -410,7 +400,7 @@ async fn a_file_whose_save_was_not_answered_is_described_as_it_was_changed_since
 async fn a_file_that_is_described_during_a_listing_is_listed() {
     let bed = bed();
     bed.put("file", "content").await;
-    chmod(&bed, "file", 0o600).await.unwrap();
+    bed.chmod("file", 0o600).await.unwrap();
     let mut held = None;
     let bed = bed.broken_off(behind(LATER), |bed| {
         held = Some(bed.probe.hold(Operation::Copy));

@@ -8,10 +8,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use penstock_base::FsError;
 use penstock_object::{ErrorKind, Operation as Request};
-use penstock_vfs::{AttributeChanges, FileKind, HandleId, OpenOptions, RenameMode, Volume};
+use penstock_vfs::{FileKind, HandleId, OpenOptions, RenameMode};
 use proptest::prelude::*;
 
-use crate::support::{Bed, CALLER, WRITE};
+use crate::support::{Bed, WRITE};
 
 /// Sequences that each test tries.
 const CASES: u32 = 300;
@@ -477,7 +477,7 @@ impl Real {
                 names.join(" ")
             }),
             Operation::Chmod(path, permissions) => {
-                outcome(chmod(bed, path, *permissions).await, nothing)
+                outcome(bed.chmod(path, *permissions).await, nothing)
             }
             Operation::Mode(path) => outcome(bed.stat(path).await, |stat| match stat.kind {
                 FileKind::Directory => "directory".to_owned(),
@@ -508,16 +508,6 @@ impl Real {
             }
         }
     }
-}
-
-async fn chmod(bed: &Bed, path: &str, permissions: u16) -> Result<(), FsError> {
-    let changes = AttributeChanges {
-        permissions: Some(permissions),
-        ..AttributeChanges::default()
-    };
-    let inode = bed.inode(path).await?;
-    let changed = bed.volume.set_attributes(&CALLER, inode, changes).await;
-    changed.map(drop)
 }
 
 /// Every path that a mount shows, directories with a slash, files with their content.

@@ -7,12 +7,12 @@ use std::{
 
 use penstock_base::{FsResult, clock};
 use penstock_object::{ErrorKind, Operation};
-use penstock_vfs::{AttributeChanges, OpenOptions, Volume};
+use penstock_vfs::OpenOptions;
 
 use crate::{
     behind::{behind, saved, shut_down},
     stress::Dice,
-    support::{Bed, CALLER, WRITE},
+    support::{Bed, WRITE},
 };
 
 /// Seeds, unless the environment says how many.
@@ -56,16 +56,6 @@ fn disturb(bed: &Bed, dice: &mut Dice) {
     }
 }
 
-async fn chmod(bed: &Bed, path: &str, permissions: u16) -> FsResult<()> {
-    let inode = bed.inode(path).await?;
-    let changes = AttributeChanges {
-        permissions: Some(permissions),
-        ..AttributeChanges::default()
-    };
-    let changed = bed.volume.set_attributes(&CALLER, inode, changes).await;
-    changed.map(drop)
-}
-
 /// Each has a directory for itself: what its programs see and what the bucket has in the end is as if it were alone.
 #[tokio::test]
 async fn two_clients_in_different_directories_do_not_notice_each_other() {
@@ -94,7 +84,7 @@ async fn two_clients_in_different_directories_do_not_notice_each_other() {
                     model.extend(moved.map(|content| (other, content)));
                 }
                 2 => {
-                    let changed = chmod(bed, &path, 0o600).await;
+                    let changed = bed.chmod(&path, 0o600).await;
                     assert_eq!(changed.is_ok(), model.contains_key(&path), "{seed}");
                 }
                 3 => {

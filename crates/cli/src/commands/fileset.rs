@@ -13,7 +13,8 @@ pub(crate) mod snapshot;
 use std::{path::PathBuf, sync::Arc};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use penstock_fileset::Label;
+use penstock_base::{FsError, FsResult};
+use penstock_fileset::{Label, engine::Engine};
 use penstock_object::Store;
 
 use crate::{
@@ -22,7 +23,7 @@ use crate::{
     encryption::{self, Known},
     environment::Environment,
     failure::{Failure, Outcome},
-    filesets::{self, Fileset, Record},
+    filesets::{self, Fileset, OpenedFileset, Record},
     options::{Scope, Values},
 };
 
@@ -156,6 +157,23 @@ async fn readable(
         key.as_ref(),
         MEMORY,
     ))
+}
+
+/// A fileset that nobody has mounted, opened with its key.
+async fn opened(
+    fileset: &Fileset,
+    record: &Record,
+    way: (&Values, &Look),
+) -> Outcome<OpenedFileset> {
+    let bucket = readable(fileset, record, way).await?;
+    let ways = (&bucket, Arc::clone(&bucket));
+    fileset.open(record, MEMORY, ways).await
+}
+
+/// What came of the work with an engine, which ends with it.
+async fn closed<T>(engine: &dyn Engine, done: FsResult<T>) -> FsResult<T> {
+    let closed = engine.close().await.map_err(FsError::from);
+    done.and_then(|done| closed.map(|()| done))
 }
 
 /// The fileset that the command line names.

@@ -19,6 +19,8 @@ use ring::{
 use thiserror::Error;
 use zeroize::Zeroizing;
 
+use crate::sign::hex;
+
 /// Bytes of a key.
 pub const KEY_LENGTH: usize = 32;
 /// Bytes of a wrapped key: its own and a tag.
@@ -205,10 +207,6 @@ fn key_of(bytes: &[u8]) -> Result<Zeroizing<[u8; KEY_LENGTH]>, NoKey> {
     }
     key.copy_from_slice(bytes);
     Ok(key)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unhex(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {

@@ -15,9 +15,9 @@ use penstock_object::{GetOptions, Key, ListOptions, PutOptions, Store};
 use penstock_object_testing::MemoryStore;
 use penstock_transfer::Transfer;
 use penstock_vfs::{
-    Attributes, Dentry, DirectorySink, Entry, Exclusivity, FileKind, HandleId, Identity, Inode,
-    ListFrom, Lookup, New, NewKind, OpenOptions, Opened, Position, RemoveKind, RenameMode, Volume,
-    WritePlace,
+    AttributeChanges, Attributes, Dentry, DirectorySink, Entry, Exclusivity, FileKind, HandleId,
+    Identity, Inode, ListFrom, Lookup, New, NewKind, OpenOptions, Opened, Position, RemoveKind,
+    RenameMode, Volume, WritePlace,
 };
 
 use crate::support::Probe;
@@ -560,6 +560,16 @@ impl Bed {
         let target = Dentry::new(target.0, &target.1);
         let renamed = self.volume.rename(&CALLER, source, target, mode);
         renamed.await.map(drop)
+    }
+
+    pub(crate) async fn chmod(&self, path: &str, permissions: u16) -> FsResult<()> {
+        let changes = AttributeChanges {
+            permissions: Some(permissions),
+            ..AttributeChanges::default()
+        };
+        let inode = self.inode(path).await?;
+        let changed = self.volume.set_attributes(&CALLER, inode, changes).await;
+        changed.map(drop)
     }
 
     pub(crate) async fn symlink(&self, target: &str, path: &str) -> FsResult<Entry> {

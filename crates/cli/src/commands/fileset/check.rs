@@ -1,11 +1,11 @@
 //! `penstock fileset check NAME`.
 
 use clap::{ArgMatches, Command};
-use penstock_base::{BufferPool, FsError, MemoryBudget};
+use penstock_base::{BufferPool, MemoryBudget};
 use penstock_fileset::check::{Report, check, check_data};
 use penstock_transfer::Transfer;
 
-use super::{failure, fileset_values, name_argument, named, readable, with_store_options};
+use super::{closed, failure, fileset_values, name_argument, named, opened, with_store_options};
 use crate::{
     command_line,
     commands::listing,
@@ -39,13 +39,11 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let values = fileset_values(matches, environment)?;
     let report = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
-        let bucket = readable(&fileset, &record, (&values, &look)).await?;
-        let ways = (&bucket, bucket.clone());
         let OpenedFileset {
             engine,
             store,
             spool,
-        } = fileset.open(&record, super::MEMORY, ways).await?;
+        } = opened(&fileset, &record, (&values, &look)).await?;
         let checked = match matches.get_flag("data") {
             true => {
                 let pool = BufferPool::new(MemoryBudget::new(super::MEMORY));
@@ -53,9 +51,9 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             }
             false => check(&*engine, &*store, spool.as_deref()).await,
         };
-        let closed = engine.close().await.map_err(FsError::from);
-        let checked = checked.and_then(|report| closed.map(|()| report));
-        checked.map_err(|error| failure(&fileset, &error))
+        closed(&*engine, checked)
+            .await
+            .map_err(|error| failure(&fileset, &error))
     })?;
     output::print(&text(&report))?;
     if report.is_clean() {

@@ -1,14 +1,14 @@
 //! `penstock fileset gc NAME`.
 
 use clap::{ArgMatches, Command};
-use penstock_base::{BufferPool, ByteSize, FsError, MemoryBudget};
+use penstock_base::{BufferPool, ByteSize, MemoryBudget};
 use penstock_fileset::{
     Label,
     garbage::{Count, Garbage, LEAK_GRACE, Sweep, collect_garbage},
 };
 use penstock_transfer::Transfer;
 
-use super::{failure, fileset_values, name_argument, named, readable, with_store_options};
+use super::{closed, failure, fileset_values, name_argument, named, opened, with_store_options};
 use crate::{
     command_line, commands::listing, environment::Environment, failure::Outcome,
     filesets::OpenedFileset, output,
@@ -41,16 +41,14 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let found = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
         record.check_label(Label::read(&*look.store).await.ok())?;
-        let bucket = readable(&fileset, &record, (&values, &look)).await?;
-        let ways = (&bucket, bucket.clone());
         let OpenedFileset { engine, store, .. } =
-            fileset.open(&record, super::MEMORY, ways).await?;
+            opened(&fileset, &record, (&values, &look)).await?;
         let pool = BufferPool::new(MemoryBudget::new(super::MEMORY));
         let transfer = Transfer::new(store, pool);
         let found = collect_garbage(engine.clone(), transfer, sweep).await;
-        let closed = engine.close().await.map_err(FsError::from);
-        let found = found.and_then(|found| closed.map(|()| found));
-        found.map_err(|error| failure(&fileset, &error))
+        closed(&*engine, found)
+            .await
+            .map_err(|error| failure(&fileset, &error))
     })?;
     if matches.get_flag("json") {
         return output::print_json(&found);

@@ -73,19 +73,17 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let values = fileset_values(matches, environment)?;
     let info = listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
-        let has_database = record.engine.is_some();
-        let log = match record.durability {
-            _ if has_database => None,
-            Durability::Local => None,
-            Durability::Store => {
+        let is_shipped = record.durability == Durability::Store && record.engine.is_none();
+        let log = match is_shipped {
+            true => {
                 let bucket = readable(&fileset, &record, (&values, &look)).await?;
                 Some(log(&fileset, &record, &bucket).await?)
             }
+            false => None,
         };
-        let (waiting, usage) = match record.durability {
-            _ if has_database => opened_usage(&fileset, &record, look.store).await?,
-            Durability::Local => opened_usage(&fileset, &record, look.store).await?,
-            Durability::Store => (0, all_usage(&fileset.local_engine(super::MEMORY)?).await),
+        let (waiting, usage) = match is_shipped {
+            true => (0, all_usage(&fileset.local_engine(super::MEMORY)?).await),
+            false => opened_usage(&fileset, &record, look.store).await?,
         };
         let (usage, kept) = usage.map_err(|error| failure(&fileset, &error))?;
         Ok(Info {

@@ -13,7 +13,7 @@ use penstock_fileset::{
 };
 use serde::Serialize;
 
-use super::{failure, fileset_values, readable, with_store_options};
+use super::{closed, failure, fileset_values, opened, with_store_options};
 use crate::{
     command_line,
     commands::listing,
@@ -213,13 +213,11 @@ fn carry_out_here(
     let values = fileset_values(matches, environment)?;
     listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
-        let bucket = readable(fileset, &record, (&values, &look)).await?;
-        let ways = (&bucket, bucket.clone());
-        let OpenedFileset { engine, .. } = fileset.open(&record, super::MEMORY, ways).await?;
+        let OpenedFileset { engine, .. } = opened(fileset, &record, (&values, &look)).await?;
         let done = ordered(&*engine, order).await;
-        let closed = engine.close().await.map_err(FsError::from);
-        let done = done.and_then(|done| closed.map(|()| done));
-        done.map_err(|error| refused(fileset, order, &error))
+        closed(&*engine, done)
+            .await
+            .map_err(|error| refused(fileset, order, &error))
     })
 }
 

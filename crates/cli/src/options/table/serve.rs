@@ -1,5 +1,7 @@
 //! NFS mount targets: where they listen, and what clients may do.
 
+use penstock_nfs::TargetType;
+
 use crate::options::{Default, Group, Kind, Level, OptionSpec, Scope};
 
 const SERVE: OptionSpec = OptionSpec {
@@ -69,7 +71,7 @@ pub(crate) static ANONYMOUS_GID: OptionSpec = OptionSpec {
 
 pub(crate) static TARGET_TYPE: OptionSpec = OptionSpec {
     name: "target-type",
-    kind: Kind::Choice(&["standard", "hpmt-20", "hpmt-40", "hpmt-80", "unlimited"]),
+    kind: Kind::Choice(&TargetType::NAMES),
     default: Default::Is("unlimited"),
     help: "What the mount target delivers at most, shared evenly among its clients",
     detail: "`standard`: 1 Gb/s read, 0.5 Gb/s written and 5,000 operations a second; `hpmt-20`, `-40` and `-80`: \
