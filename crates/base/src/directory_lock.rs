@@ -44,8 +44,16 @@ pub enum DirectoryLockError {
 /// The lock of a directory, held while this lives.
 #[derive(Debug)]
 pub struct DirectoryLock {
-    _file: File,
+    file: File,
     owner: u32,
+}
+
+impl Drop for DirectoryLock {
+    /// Gives the lock back by word: a child that this process began and that has not called execve(2) yet has the
+    /// open file too, and would keep the lock until then.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
 }
 
 impl DirectoryLock {
@@ -70,7 +78,7 @@ impl DirectoryLock {
         }
         file.set_len(0)?;
         writeln!(file, "{}", std::process::id())?;
-        Ok(Self { _file: file, owner })
+        Ok(Self { file, owner })
     }
 
     /// Whose the directory is: who this user is on its file system.
@@ -144,6 +152,16 @@ mod tests {
         assert_eq!(DirectoryLock::holder(path), None);
         assert_eq!(DirectoryLock::user(path), Some(own));
         DirectoryLock::take(path).expect("free again");
+    }
+
+    #[test]
+    fn a_lock_goes_back_also_while_a_child_has_not_let_go_of_its_file() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let first = DirectoryLock::take(scratch.path()).expect("free");
+        let of_the_child = first.file.try_clone().expect("as fork does");
+        drop(first);
+        DirectoryLock::take(scratch.path()).expect("free again");
+        drop(of_the_child);
     }
 
     #[test]

@@ -120,6 +120,17 @@ impl Bed {
         });
     }
 
+    /// Removes what the mount by a process wrote down of itself.
+    fn remove_record(&self, process: libc::pid_t) {
+        let user = fs::metadata("/proc/self").expect("there is a proc").uid();
+        let places = ["/run/penstock".to_owned(), format!("/tmp/penstock-{user}")];
+        let id = penstock_control::mount_id(&self.mountpoint);
+        let removed = places
+            .iter()
+            .filter(|place| fs::remove_file(format!("{place}/{id}.{process}.staging")).is_ok());
+        assert_eq!(removed.count(), 1, "it has one");
+    }
+
     fn umount(&self, words: &[&str]) -> Command {
         let mut command = self.scratch.penstock();
         command.arg("umount").args(words).arg(&self.mountpoint);
@@ -319,23 +330,12 @@ fn a_dead_mount_of_which_nothing_is_known_may_have_staged() {
     let bed = Bed::new();
     let process = bed.mount_staged();
     bed.kill(process);
-    remove_record(process);
+    bed.remove_record(process);
     let ended = run(&mut bed.umount(&[]));
     assert_eq!(ended.code, UNSAVED, "{ended:?}");
     assert!(ended.err.contains("is not known"), "{ended:?}");
     assert!(ended.err.contains("--mode=staged"), "{ended:?}");
     assert!(!is_mounted(&bed.mountpoint));
-}
-
-/// Removes what the mount of a process wrote down of itself.
-fn remove_record(process: libc::pid_t) {
-    let user = fs::metadata("/proc/self").expect("there is a proc").uid();
-    let places = ["/run/penstock".to_owned(), format!("/tmp/penstock-{user}")];
-    let entries = places.iter().filter_map(|place| fs::read_dir(place).ok());
-    let mut paths = entries.flatten().flatten().map(|entry| entry.path());
-    let name = format!(".{process}.staging");
-    let record = paths.find(|path| path.to_string_lossy().ends_with(&name));
-    fs::remove_file(record.expect("it has one")).expect("ours");
 }
 
 #[test]

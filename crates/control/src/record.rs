@@ -6,7 +6,7 @@
 //! record says until a mount with the same directory takes it over.
 //!
 //! Pods come and go, and each may have a mount point of its own: each mount that begins removes the old records of
-//! dead ones that staged nothing.
+//! dead ones that staged nothing, or whose staging directory is gone.
 
 use std::{
     ffi::OsString,
@@ -77,13 +77,18 @@ fn forget_taken_over(place: &SocketDirectory, mountpoint: &Path, directory: Opti
     }
 }
 
-/// Removes old records of dead mounts that staged nothing, wherever those were mounted.
+/// Removes old records of dead mounts that lead to no staging directory, wherever those were mounted.
 fn forget_old(place: &SocketDirectory) {
     for record in place.all_records() {
-        if is_older_than(&record, KEPT) && read(&record).is_none() && is_of_dead(&record) {
+        if is_older_than(&record, KEPT) && leads_nowhere(&record) && is_of_dead(&record) {
             let _ = fs::remove_file(record);
         }
     }
+}
+
+/// Whether the mount staged nothing, or nothing is where it staged.
+fn leads_nowhere(record: &Path) -> bool {
+    read(record).is_none_or(|staged| staged.try_exists().is_ok_and(|exists| !exists))
 }
 
 fn is_older_than(record: &Path, age: Duration) -> bool {
@@ -185,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn old_records_of_dead_mounts_that_staged_nothing_are_removed() {
+    fn old_records_of_dead_mounts_that_lead_to_no_staging_directory_are_removed() {
         let scratch = tempfile::tempdir().expect("a temporary directory");
         let place = SocketDirectory::at(&scratch.path().join("run"));
         place.prepare().expect("it can be made");
@@ -198,13 +203,15 @@ mod tests {
             path
         };
         let (young, old) = (written(1, KEPT / 2, ""), written(2, KEPT * 2, ""));
-        let (living, staged) = (written(3, KEPT * 2, ""), written(4, KEPT * 2, "/staged"));
+        let staging = scratch.path().to_str().expect("plain");
+        let (living, staged) = (written(3, KEPT * 2, ""), written(4, KEPT * 2, staging));
+        let gone = written(5, KEPT * 2, "/no/such/directory");
         let lock = File::open(&living).expect("there");
         lock.lock().expect("nobody has it");
 
         let begun = Record::write(&place, Path::new("/mnt/x"), None).expect("written");
-        let exist = [&young, &old, &living, &staged].map(|record| record.exists());
-        assert_eq!(exist, [true, false, true, true]);
+        let exist = [&young, &old, &living, &staged, &gone].map(|record| record.exists());
+        assert_eq!(exist, [true, false, true, true, false]);
         begun.remove();
     }
 }
