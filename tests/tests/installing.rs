@@ -22,9 +22,9 @@ fn what_is_installed_works_under_each_of_its_names() {
     let place = scratch.path().join("usr");
     for (name, says) in [
         ("penstock", "penstock <COMMAND>"),
-        ("parcp", "parcp"),
-        ("partar", "partar"),
-        ("parrm", "parrm"),
+        ("parcp", "Copies SOURCE"),
+        ("partar", "archive"),
+        ("parrm", "Removes files"),
     ] {
         let mut program = Command::new(place.join("bin").join(name));
         let helped = run_within(PATIENCE, program.arg("--help")).expect_success();
