@@ -4,7 +4,8 @@
 # everything in each mode. SEED, which is any unless it is given, makes another run: each round of at
 # most a minute prints its own, from which what is done and what goes wrong in it follow. Then the
 # matrix of stores (scripts/stores.sh) runs: stores from the package registries, each used in every
-# way. Then a stream volume of 100,000 files is compared file by file through each way to mount it, and
+# way. Then a stream volume of 100,000 files is compared file by file through each way to mount it, a tree of 100,000 entries goes
+# through parcp and partar in a directory, on a fileset and on a staged mount, and
 # the file system exerciser runs on staged mounts: OPERATIONS while all is well, a twentieth of them
 # while the server fails, and a twentieth with little of everything, the store failing and not. In the
 # end mounts that are short are killed, one round for each ten seconds of DURATION and at least one.
@@ -45,6 +46,10 @@ bash scripts/stores.sh
 say "A stream volume of 100,000 files"
 PENSTOCK_TEST_TREE_FILES=100000 \
   cargo test --release --package penstock-tests --test stream_tree -- --nocapture
+
+say "A tree of 100,000 entries through parcp and partar, SEED=$SEED"
+PENSTOCK_TEST_TOOLS_ENTRIES=100000 PENSTOCK_TEST_TOOLS_SEED=$SEED \
+  cargo test --release --package penstock-tests --test tools_tree -- --nocapture --test-threads 1
 
 say "$OPERATIONS operations of fsx, SEED=$SEED"
 PENSTOCK_TEST_FSX_OPERATIONS=$OPERATIONS PENSTOCK_TEST_FSX_SEED=$SEED \

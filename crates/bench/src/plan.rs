@@ -24,7 +24,7 @@ const SLOWEST_STORED_FILE: Duration = Duration::from_secs(2);
 /// What a listed object may cost.
 const SLOWEST_OBJECT: Duration = Duration::from_millis(1);
 /// Programs that rows use, with how to get them.
-const PROGRAMS: [(&str, &str); 6] = [
+const PROGRAMS: [(&str, &str); 7] = [
     (
         "fio",
         "apt-get install fio, or https://github.com/axboe/fio",
@@ -34,6 +34,7 @@ const PROGRAMS: [(&str, &str); 6] = [
         "apt-get install sysbench, or https://github.com/akopytov/sysbench",
     ),
     ("rsync", "apt-get install rsync"),
+    ("fpsync", "apt-get install fpart"),
     ("git", "apt-get install git"),
     ("cargo", "apt-get install cargo, or https://rustup.rs"),
     ("npm", "apt-get install npm, or https://nodejs.org"),

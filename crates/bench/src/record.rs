@@ -90,7 +90,7 @@ pub struct Row {
     pub description: String,
     /// The commands as they were run.
     pub commands: Vec<String>,
-    /// The latency profile: `lan`, `region`, `far`, `distant`, or `as is`.
+    /// The latency profile: `lan`, `near`, `region`, `far`, `distant`, or `as is`.
     pub profile: String,
     /// Why the row cannot be run yet, when it cannot.
     pub unavailable: Option<String>,

@@ -80,8 +80,9 @@ pub struct Surroundings {
 }
 
 /// The name of each latency profile with its latency.
-pub const PROFILES: [(&str, Duration); 4] = [
+pub const PROFILES: [(&str, Duration); 5] = [
     ("lan", Duration::from_micros(200)),
+    ("near", Duration::from_millis(5)),
     ("region", Duration::from_millis(10)),
     ("far", Duration::from_millis(30)),
     ("distant", Duration::from_millis(50)),

@@ -451,7 +451,7 @@ fn server_settings(settings: ServeSettings) -> BenchResult<penstock_devserver::S
         let why = || {
             BenchError::new(
                 format!("`{name}` is no profile"),
-                "there are lan, region and far",
+                "there are lan, near, region, far and distant",
             )
         };
         settings::latency(name).ok_or_else(why)

@@ -168,7 +168,7 @@ fn server_command() -> Command {
         )))
         .arg(repeated(option("credentials", "KEY:SECRET", "Refuse requests that are not signed with one of these; for tests, as every user can read it")))
         .arg(option("tls", "FILE", "Speak HTTPS, too, with a certificate made for the run; the one to trust is written to FILE").value_parser(value_parser!(PathBuf)))
-        .arg(option("profile", "NAME", "Latency: lan, region, far or distant"))
+        .arg(option("profile", "NAME", "Latency: lan, near, region, far or distant"))
         .arg(
             option("prepared-memory", "SIZE", "Memory to make ready at the start")
                 .value_parser(size)

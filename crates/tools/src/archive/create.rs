@@ -1,16 +1,17 @@
 //! Makes an archive.
 //!
-//! A walk in the order of names says what comes; each member is looked at, and read if it is small, by whoever is
+//! A walk in the order of names says what comes; members are looked at, and read if they are small, by whoever is
 //! free; one thread takes them in order and writes. Large files are read in pieces ahead of the writer. What is held
 //! is bounded by the number of members ahead, by the size of a small file, and by the names of the directories on
 //! the way to where the walk is.
 
+mod batch;
 mod job;
 mod walk;
 
 use std::{
     collections::{HashMap, VecDeque},
-    io::{self, Write},
+    io::{self, BufWriter, Write},
     sync::{Arc, mpsc},
 };
 
@@ -25,12 +26,15 @@ use crate::{
     work::{Crew, Order},
 };
 
-use job::{Chunk, Content, Found, Large, Prepared, Reading, Task};
+use batch::{Batches, Coming, Pace};
+use job::{Chunk, Content, Found, Large, Reading, Task};
 
-/// Members that are looked at ahead of the writer.
-const AHEAD_MAX: usize = 256;
 /// Pieces of a large file that are read ahead of the writer.
 const PIECES_MAX: usize = 16;
+/// Pieces for each thread that reads: more only leave the processor's cache before they are written.
+const PIECES_PER_THREAD: usize = 2;
+/// Bytes that are written at once.
+const OUTPUT_BYTES: usize = 1 << 20;
 /// Bytes of a piece.
 const PIECE_BYTES: u64 = 1 << 20;
 /// The end of an archive.
@@ -63,21 +67,22 @@ pub fn create(
     stop: &Stop,
 ) -> io::Result<()> {
     let threads = compression_threads(settings.threads);
-    let output = settings.compression.writer(output, threads)?;
+    let output = BufWriter::with_capacity(OUTPUT_BYTES, output);
+    let output = settings.compression.writer(Box::new(output), threads)?;
     let accounts = match settings.numeric {
         true => Accounts::default(),
         false => Accounts::read(),
     };
-    let job = Reading::new(report, accounts, &sources.except);
+    let pace = Pace::unknown();
+    let job = Reading::new(report, accounts, &sources.except, &pace);
     Crew::run(&job, settings.threads, Order::Oldest, stop, |crew| {
-        let (ahead, coming) = mpsc::sync_channel(AHEAD_MAX);
+        let (mut batches, coming) = Batches::new(crew, &pace);
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                walk::walk(sources, settings, report, &|planned| {
-                    // A writer that gave up takes nothing more.
-                    let (done, result) = mpsc::sync_channel(1);
-                    ahead.send(result).is_ok() && crew.submit(Task::Prepare(planned, done))
+                walk::walk(sources, settings, report, &mut |planned| {
+                    batches.add(planned)
                 });
+                batches.flush();
             });
             let mut writing = Writing {
                 output,
@@ -85,6 +90,7 @@ pub fn create(
                 report,
                 crew,
                 links: HashMap::new(),
+                spare: Vec::new(),
             };
             let written = writing.members(coming);
             // An end on request is no failure, and no end of an archive.
@@ -104,18 +110,14 @@ struct Writing<'a> {
     crew: &'a Crew<Task>,
     /// The first names of files that have several, and how many are to come.
     links: HashMap<FileId, (Vec<u8>, u64)>,
+    /// Buffers for pieces.
+    spare: Vec<Chunk>,
 }
 
 impl Writing<'_> {
-    fn members(&mut self, coming: mpsc::Receiver<mpsc::Receiver<Prepared>>) -> io::Result<()> {
-        for result in coming {
-            // Dropped when the work is to end.
-            let Ok(prepared) = result.recv() else {
-                return Ok(());
-            };
-            if let Prepared::Member(prepared) = prepared {
-                self.member(*prepared)?;
-            }
+    fn members(&mut self, coming: Coming) -> io::Result<()> {
+        for found in coming.flatten() {
+            self.member(found)?;
         }
         Ok(())
     }
@@ -195,12 +197,14 @@ impl Writing<'_> {
         let mut coming: VecDeque<(u64, mpsc::Receiver<Chunk>)> = VecDeque::new();
         let mut stored = 0;
         loop {
-            while coming.len() < PIECES_MAX
+            let ahead = (self.crew.limit() * PIECES_PER_THREAD).min(PIECES_MAX);
+            while coming.len() < ahead
                 && let Some((offset, length)) = pieces.next()
             {
                 let (done, result) = mpsc::sync_channel(1);
-                self.crew
-                    .submit(Task::Piece(Arc::clone(large), (offset, length), done));
+                let buffer = self.spare.pop().unwrap_or_default();
+                let piece = Task::Piece(Arc::clone(large), (offset, length), buffer, done);
+                self.crew.submit(piece);
                 coming.push_back((length, result));
             }
             let Some((length, result)) = coming.pop_front() else {
@@ -210,6 +214,7 @@ impl Writing<'_> {
                 return Err(io::ErrorKind::Interrupted.into());
             };
             self.output.write_all(&chunk)?;
+            self.spare.push(chunk);
             stored += length;
         }
         large.look_again(self.report);

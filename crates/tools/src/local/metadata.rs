@@ -86,10 +86,20 @@ pub(crate) fn stat_of_same(file: impl AsFd, seen: &Stat) -> io::Result<Stat> {
     let stat = fs::fstat(file)?;
     match is_same_file(&stat, seen) {
         true => Ok(stat),
-        false => Err(io::Error::other(
-            "another file got its name just now; try again",
-        )),
+        false => Err(another()),
     }
+}
+
+/// The same for what was seen in a listing, which tells no more than the kind.
+pub(crate) fn stat_of_kind(stat: Stat, seen: FileType) -> io::Result<Stat> {
+    match kind_of(&stat) == seen {
+        true => Ok(stat),
+        false => Err(another()),
+    }
+}
+
+fn another() -> io::Error {
+    io::Error::other("another file got its name just now; try again")
 }
 
 /// Several things that are all tried, whatever becomes of those before.

@@ -20,8 +20,12 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags}
 /// Which kinds of files and attributes a tree has besides files, directories and links.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Variety {
-    /// Attributes in `user.`, ACLs.
+    /// Attributes in `user.`.
     pub(crate) attributes: bool,
+    /// Access lists, where there are attributes.
+    pub(crate) lists: bool,
+    /// Files with several names.
+    pub(crate) hard_links: bool,
     /// FIFOs, sockets, devices, other owners: for root.
     pub(crate) special: bool,
     /// Symbolic links that lead out of the tree.
@@ -30,14 +34,19 @@ pub(crate) struct Variety {
     pub(crate) raw_names: bool,
     /// Sockets, which no archive can hold.
     pub(crate) sockets: bool,
+    /// Bytes of a path, from the root of the tree, below which a directory may lie.
+    pub(crate) deep: usize,
 }
 
 pub(crate) const EVERYTHING: Variety = Variety {
     attributes: true,
+    lists: true,
+    hard_links: true,
     special: true,
     outside: true,
     raw_names: true,
     sockets: true,
+    deep: 1900,
 };
 
 /// Whether this process may do everything.
@@ -53,8 +62,9 @@ pub(crate) fn fill(root: &Path, count: usize, seed: u64, variety: Variety) {
     for number in 0..count {
         let parent = directories[random.usize(..directories.len())].clone();
         let path = parent.join(name(&mut random, number, variety));
+        let depth = path.as_os_str().len() - root.as_os_str().len();
         match random.u32(0..20) {
-            0..=3 if path.as_os_str().len() < 2000 => {
+            0..=3 if depth < variety.deep => {
                 fs::create_dir(&path).unwrap();
                 directories.push(path.clone());
             }
@@ -67,7 +77,7 @@ pub(crate) fn fill(root: &Path, count: usize, seed: u64, variety: Variety) {
                 };
                 symlink(target, &path).unwrap();
             }
-            6 if !files.is_empty() => {
+            6 if variety.hard_links && !files.is_empty() => {
                 fs::hard_link(&files[random.usize(..files.len())], &path).unwrap();
                 continue;
             }
@@ -100,7 +110,9 @@ fn name(random: &mut fastrand::Rng, number: usize, variety: Variety) -> std::ffi
 }
 
 fn content(random: &mut fastrand::Rng, size: usize) -> Vec<u8> {
-    (0..size).map(|_| random.u8(..)).collect()
+    let mut bytes = vec![0; size];
+    random.fill(&mut bytes);
+    bytes
 }
 
 fn special(path: &Path, random: &mut fastrand::Rng, variety: Variety) {
@@ -143,7 +155,7 @@ fn decorate(path: &Path, random: &mut fastrand::Rng, variety: Variety) {
         let value = content(random, size);
         let attribute = format!("user.a{}", random.u32(0..5));
         rustix::fs::setxattr(path, attribute, &value, XattrFlags::empty()).unwrap();
-        if random.bool() {
+        if random.bool() && variety.lists {
             // u::rwx,u:7:r-x,g::r--,m::r-x,o::---
             let entry = |tag: u16, bits: u16, id: u32| {
                 [
@@ -185,9 +197,12 @@ fn date(path: &Path, random: &mut fastrand::Rng) {
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
+/// What is said of every entry of a tree, by path.
+pub(crate) type Description = BTreeMap<Vec<u8>, String>;
+
 /// What every entry of a tree is, by path: kind, mode, owners, time, links, content and attributes.
-pub(crate) fn describe(root: &Path) -> BTreeMap<Vec<u8>, String> {
-    let mut found = BTreeMap::new();
+pub(crate) fn describe(root: &Path) -> Description {
+    let mut found = Description::new();
     let mut links: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     let mut waiting = vec![root.to_path_buf()];
     while let Some(path) = waiting.pop() {
@@ -256,7 +271,11 @@ fn in_words(path: &Path, metadata: &fs::Metadata) -> String {
 
 /// Fails with the first differences of two trees.
 pub(crate) fn assert_same(left: &Path, right: &Path) {
-    let (left, right) = (describe(left), describe(right));
+    assert_alike(&describe(left), &describe(right));
+}
+
+/// Fails with the first differences of what is said of two trees.
+pub(crate) fn assert_alike(left: &Description, right: &Description) {
     let mut differences = Vec::new();
     for key in left.keys().chain(right.keys()) {
         if left.get(key) != right.get(key) && differences.len() < 5 {

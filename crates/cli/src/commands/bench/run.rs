@@ -78,7 +78,7 @@ fn plan_arguments() -> Vec<Arg> {
         list(
             "profiles",
             "NAME,...",
-            "Latency profiles: lan, region, far, distant [default: each suite's own]",
+            "Latency profiles: lan, near, region, far, distant [default: each suite's own]",
         ),
         option(
             "bandwidth",

@@ -6,6 +6,8 @@ use std::{
     sync::{Arc, mpsc::SyncSender},
 };
 
+use penstock_base::clock;
+
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 
 use super::{
@@ -14,11 +16,12 @@ use super::{
         accounts::Accounts,
         format::{BLOCK, RANGES_MAX},
     },
+    batch::Pace,
     walk::{Planned, as_path},
 };
 use crate::{
     Report,
-    local::{self, Handle, Segments, kind_of, read_fully},
+    local::{self, Handle, Segments, read_fully},
     work::{Crew, Job},
 };
 
@@ -30,15 +33,10 @@ pub(super) type Chunk = Vec<u8>;
 
 /// A piece of the work, and where its result goes.
 pub(super) enum Task {
-    Prepare(Planned, SyncSender<Prepared>),
-    Piece(Arc<Large>, (u64, u64), SyncSender<Chunk>),
-}
-
-/// What became of a planned member.
-pub(super) enum Prepared {
-    Member(Box<Found>),
-    /// Nothing: that is told already.
-    Skipped,
+    /// Members, in order. Those that cannot be archived are told, and not in the result.
+    Prepare(Vec<Planned>, SyncSender<Vec<Found>>),
+    /// A piece of a file, into this buffer.
+    Piece(Arc<Large>, (u64, u64), Chunk, SyncSender<Chunk>),
 }
 
 /// A member with what comes behind its header.
@@ -112,35 +110,44 @@ pub(super) struct Reading<'a> {
     report: &'a Report,
     accounts: Accounts,
     except: &'a [FileId],
+    pace: &'a Pace,
 }
 
 impl<'a> Reading<'a> {
-    pub(super) fn new(report: &'a Report, accounts: Accounts, except: &'a [FileId]) -> Self {
+    pub(super) fn new(
+        report: &'a Report,
+        accounts: Accounts,
+        except: &'a [FileId],
+        pace: &'a Pace,
+    ) -> Self {
         Self {
             report,
             accounts,
             except,
+            pace,
         }
     }
 
-    fn prepare(&self, planned: &Planned) -> Prepared {
+    fn prepare_all(&self, planned: &[Planned]) -> Vec<Found> {
+        let begun = clock::now();
+        let found = planned.iter().filter_map(|one| self.prepare(one)).collect();
+        self.pace.note(begun.elapsed(), planned.len());
+        found
+    }
+
+    fn prepare(&self, planned: &Planned) -> Option<Found> {
         match self.try_prepare(planned) {
-            Ok(Some(prepared)) => Prepared::Member(Box::new(prepared)),
-            Ok(None) => Prepared::Skipped,
+            Ok(found) => found,
             Err(error) => {
                 self.report
                     .fail_at("cannot archive", as_path(&planned.path), error);
-                Prepared::Skipped
+                None
             }
         }
     }
 
     fn try_prepare(&self, planned: &Planned) -> io::Result<Option<Found>> {
-        let mut stat = planned.directory.stat(&planned.name)?;
-        let kind = match kind_of(&stat) {
-            FileType::RegularFile if self.except.contains(&FileId::from(&stat)) => {
-                return Ok(self.leave_out(planned, "it is the archive"));
-            }
+        let kind = match planned.kind {
             FileType::RegularFile => Kind::File,
             FileType::Directory => Kind::Directory,
             FileType::Symlink => Kind::Symlink,
@@ -153,8 +160,13 @@ impl<'a> Reading<'a> {
             Kind::File | Kind::Directory => Some(open(planned)?),
             _ => None,
         };
-        if let Some(file) = &opened {
-            stat = local::stat_of_same(file, &stat)?;
+        let stat = match &opened {
+            Some(file) => fs::fstat(file)?,
+            None => planned.directory.stat(&planned.name)?,
+        };
+        let stat = local::stat_of_kind(stat, planned.kind)?;
+        if kind == Kind::File && self.except.contains(&FileId::from(&stat)) {
+            return Ok(self.leave_out(planned, "it is the archive"));
         }
         let mut member = self.plain_member(planned, kind, &stat);
         let mut content = Content::Nothing;
@@ -229,18 +241,20 @@ impl<'a> Reading<'a> {
         if member.stored() > SMALL_BYTES {
             return Ok(Content::Large(Arc::new(large)));
         }
-        let mut bytes = Vec::with_capacity(member.stored() as usize);
-        for range in &large.ranges {
-            bytes.extend(self.piece(&large, *range));
+        let mut bytes = vec![0; member.stored() as usize];
+        let mut rest = &mut bytes[..];
+        for (offset, length) in &large.ranges {
+            let (piece, after) = rest.split_at_mut(*length as usize);
+            self.piece(&large, *offset, piece);
+            rest = after;
         }
         large.look_again(self.report);
         Ok(Content::Small(bytes))
     }
 
-    /// A piece of a file. What is not there any more is zeros: the header has said how much comes.
-    fn piece(&self, large: &Large, (offset, length): (u64, u64)) -> Chunk {
-        let mut buffer = vec![0; length as usize];
-        match read_fully(&large.file, &mut buffer, offset) {
+    /// Reads a piece of a file. What is not there any more is zeros: the header has said how much comes.
+    fn piece(&self, large: &Large, offset: u64, buffer: &mut [u8]) {
+        match read_fully(&large.file, buffer, offset) {
             Ok(count) => buffer[count..].fill(0),
             Err(error) => {
                 buffer.fill(0);
@@ -248,7 +262,6 @@ impl<'a> Reading<'a> {
                     .fail_at("cannot read", as_path(&large.path), error);
             }
         }
-        buffer
     }
 }
 
@@ -258,8 +271,12 @@ impl Job for Reading<'_> {
     fn run(&self, task: Task, _: &Crew<Task>) {
         // Who asked may have given up.
         match task {
-            Task::Prepare(planned, done) => drop(done.send(self.prepare(&planned))),
-            Task::Piece(large, range, done) => drop(done.send(self.piece(&large, range))),
+            Task::Prepare(planned, done) => drop(done.send(self.prepare_all(&planned))),
+            Task::Piece(large, (offset, length), mut buffer, done) => {
+                buffer.resize(length as usize, 0);
+                self.piece(&large, offset, &mut buffer);
+                drop(done.send(buffer));
+            }
         }
     }
 

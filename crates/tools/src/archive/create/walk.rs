@@ -15,6 +15,8 @@ use crate::{
 pub(super) struct Planned {
     pub(super) directory: Arc<Directory>,
     pub(super) name: CString,
+    /// What it was when the directory was listed.
+    pub(super) kind: FileType,
     /// What it is called in the archive.
     pub(super) path: Vec<u8>,
 }
@@ -31,7 +33,7 @@ pub(super) fn walk(
     sources: &Sources,
     settings: &CreateSettings,
     report: &Report,
-    take: &dyn Fn(Planned) -> bool,
+    take: &mut dyn FnMut(Planned) -> bool,
 ) {
     for path in &sources.paths {
         let whole = sources.base.join(path);
@@ -53,7 +55,7 @@ fn walk_from(
     path: &Path,
     settings: &CreateSettings,
     report: &Report,
-    take: &dyn Fn(Planned) -> bool,
+    take: &mut dyn FnMut(Planned) -> bool,
 ) -> bool {
     let stat = match place.directory.stat(&place.name) {
         Ok(stat) => stat,
@@ -83,15 +85,23 @@ fn walk_from(
             true => level.path.clone(),
             false => join(&level.path, entry.name.to_bytes()),
         };
-        let kind = level.directory.kind(&entry).unwrap_or(entry.kind);
-        let is_directory = kind == FileType::Directory;
+        let kind = level.directory.kind(&entry);
+        let is_directory = kind == Ok(FileType::Directory);
         if settings.exclude.leave_out(&member, is_directory) {
             continue;
         }
+        let kind = match kind {
+            Ok(kind) => kind,
+            Err(error) => {
+                report.fail_at("cannot archive", as_path(&member), error);
+                continue;
+            }
+        };
         let directory = Arc::clone(&level.directory);
         let planned = Planned {
             directory: Arc::clone(&directory),
             name: entry.name.clone(),
+            kind,
             path: member.clone(),
         };
         if !take(planned) {
