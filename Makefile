@@ -1,7 +1,7 @@
 # Every target is one command that works on a fresh clone; the scripts say what they do.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build bench test guest-test tidy fuzz soak clean-mounts
+.PHONY: help demo build bench install test guest-test tidy fuzz soak clean-mounts
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -14,6 +14,9 @@ build: ## the release binary, target/release/penstock, and its symbols beside it
 
 bench: ## the same with `penstock bench` and the development server that it measures against
 	@bash scripts/build.sh --features bench
+
+install: ## after `make build`: penstock, parcp, partar and parrm, manual and completions below PREFIX=/usr/local
+	@bash scripts/install.sh
 
 test: ## everything that must hold before a change lands, with real mounts
 	@bash scripts/test.sh
