@@ -2,9 +2,11 @@
 //!
 //! A directory is listed a page at a time; its files are removed in batches by whoever is free, and the directory
 //! itself by who leaves it last. What is dangerous is refused before anything is removed: the root, `.` and `..`,
-//! and whatever another file system is mounted on, unless the caller said that it may go.
+//! and whatever another file system is mounted on, unless the caller said that it may go. In a bucket there are no
+//! directories: [`objects`] lists and deletes.
 
 mod job;
+pub mod objects;
 mod safety;
 
 use std::{
