@@ -18,6 +18,7 @@ mod local;
 mod patterns;
 pub mod remove;
 mod report;
+pub mod volume;
 mod work;
 
 pub use local::flush;

@@ -101,18 +101,11 @@ pub fn remove(paths: &[ObjectPath], settings: ObjectSettings, report: &Report, s
 pub fn survey(path: &ObjectPath) -> ObjectResult<Survey> {
     let target = Target::new(path);
     let page = target.page(ListOptions::default())?;
-    let own = match target.own()? {
-        Some(_) => target.page_of(ListOptions {
-            prefix: path.key.clone(),
-            max_keys: Some(1),
-            ..ListOptions::default()
-        })?,
-        None => FlatPage::default(),
-    };
-    let objects = || page.objects().chain(own.objects());
+    let own = target.own()?.map(|own| own.size);
+    let sizes = || page.objects().map(|object| object.size).chain(own);
     Ok(Survey {
-        objects: objects().count() as u64,
-        bytes: objects().map(|object| object.size).sum(),
+        objects: sizes().count() as u64,
+        bytes: sizes().sum(),
         is_cut: page.continuation.is_some(),
     })
 }
@@ -166,6 +159,12 @@ struct Target {
     is_over: AtomicBool,
 }
 
+/// An object that a path itself names.
+struct Own {
+    key: Key,
+    size: u64,
+}
+
 impl Target {
     fn new(path: &ObjectPath) -> Arc<Self> {
         let prefix = match path.key.as_str() {
@@ -182,7 +181,7 @@ impl Target {
     }
 
     /// The object that the path itself names, if it is there.
-    fn own(&self) -> ObjectResult<Option<Key>> {
+    fn own(&self) -> ObjectResult<Option<Own>> {
         let key = match Key::new(&self.path.key) {
             Ok(key) if !key.as_str().ends_with('/') => key,
             _ => return Ok(None),
@@ -193,8 +192,12 @@ impl Target {
             max_keys: Some(1),
             ..ListOptions::default()
         })?;
-        let is_there = !page.is_empty() && page.key(0) == key.as_str();
-        Ok(is_there.then_some(key))
+        let first = page.objects().next();
+        let own = first.filter(|object| object.key == key.as_str());
+        Ok(own.map(|object| Own {
+            key,
+            size: object.size,
+        }))
     }
 
     /// A page of what is below.

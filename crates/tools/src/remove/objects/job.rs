@@ -7,7 +7,7 @@ use penstock_object::{
     ObjectError, is_expressible,
 };
 
-use super::{ObjectSettings, Target, ranges::Range};
+use super::{ObjectSettings, Own, Target, ranges::Range};
 use crate::{
     Report, Stop,
     work::{Crew, Job},
@@ -66,7 +66,7 @@ impl<'a> Removal<'a> {
     fn begin(
         &self,
         target: &Arc<Target>,
-        own: Option<Key>,
+        own: Option<Own>,
         below: &FlatPage,
         crew: &Crew<Task>,
     ) {
@@ -79,7 +79,7 @@ impl<'a> Removal<'a> {
             _ => {}
         }
         if let Some(own) = own {
-            crew.push(Task::Delete(Arc::clone(target), vec![own]));
+            crew.push(Task::Delete(Arc::clone(target), vec![own.key]));
         }
         if self.settings.recursive {
             self.find_out(target, below);
@@ -160,7 +160,7 @@ impl<'a> Removal<'a> {
                 self.report.files.add((keys.len() - failures.len()) as u64);
                 failures.iter().for_each(|failure| self.fail(target, failure));
             }
-            Err(error) if is_of_some(error.kind) => self.find_failing(target, keys, &error, crew),
+            Err(error) if is_of_some(error.kind, keys.len()) => self.find_failing(target, keys, &error, crew),
             Err(error) => self.fail_all(target, &keys, &error),
         }
     }
@@ -208,12 +208,13 @@ impl<'a> Removal<'a> {
     }
 }
 
-/// Whether an error of a request for many may be that of one.
-fn is_of_some(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::InvalidRequest | ErrorKind::Protocol | ErrorKind::Unsupported
-    )
+/// Whether an error of a request for `count` keys may be that of some of them.
+fn is_of_some(kind: ErrorKind, count: usize) -> bool {
+    match kind {
+        ErrorKind::InvalidRequest | ErrorKind::Protocol | ErrorKind::Unsupported => true,
+        ErrorKind::PermissionDenied | ErrorKind::PreconditionFailed => count == 1,
+        _ => false,
+    }
 }
 
 /// What a store says of a key.
