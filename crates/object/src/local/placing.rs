@@ -228,7 +228,6 @@ impl Placing<'_> {
         }
         Ok(())
     }
-
 }
 
 impl Removing<'_> {

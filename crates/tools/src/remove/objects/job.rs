@@ -46,7 +46,9 @@ impl<'a> Removal<'a> {
     fn look(&self, target: &Arc<Target>, crew: &Crew<Task>) {
         let found = target.own().and_then(|own| {
             let is_asked = self.settings.recursive || own.is_none();
-            let below = is_asked.then(|| target.page(self.first_page())).transpose()?;
+            let below = is_asked
+                .then(|| target.page(self.first_page()))
+                .transpose()?;
             Ok((own, below.unwrap_or_default()))
         });
         match found {
@@ -63,13 +65,7 @@ impl<'a> Removal<'a> {
         }
     }
 
-    fn begin(
-        &self,
-        target: &Arc<Target>,
-        own: Option<Own>,
-        below: &FlatPage,
-        crew: &Crew<Task>,
-    ) {
+    fn begin(&self, target: &Arc<Target>, own: Option<Own>, below: &FlatPage, crew: &Crew<Task>) {
         match (&own, below.is_empty()) {
             (None, true) if self.settings.force => return,
             (None, true) => return self.refuse(target, "there is no such object"),
@@ -89,7 +85,8 @@ impl<'a> Removal<'a> {
 
     fn refuse(&self, target: &Target, why: &str) {
         let path = &target.path;
-        self.report.fail(format_args!("cannot remove '{path}': {why}"));
+        self.report
+            .fail(format_args!("cannot remove '{path}': {why}"));
     }
 
     /// Learns by the first key of `page` whether one request deletes many: all that are under way would otherwise.
@@ -140,13 +137,17 @@ impl<'a> Removal<'a> {
                 Err(error) => self.unnamable(target, object.key, error),
             }
         }
-        let batches = many.chunks(DELETE_MANY_MAX).chain(single.chunks(SINGLE_MAX));
+        let batches = many
+            .chunks(DELETE_MANY_MAX)
+            .chain(single.chunks(SINGLE_MAX));
         batches.map(<[Key]>::to_vec).collect()
     }
 
     fn unnamable(&self, target: &Target, key: &str, error: KeyError) {
-        self.report
-            .fail(format_args!("cannot remove '{}': {error}", target.shown(key)));
+        self.report.fail(format_args!(
+            "cannot remove '{}': {error}",
+            target.shown(key)
+        ));
     }
 
     fn delete(&self, target: &Arc<Target>, keys: Vec<Key>, crew: &Crew<Task>) {
@@ -158,9 +159,13 @@ impl<'a> Removal<'a> {
         match deleted {
             Ok(failures) => {
                 self.report.files.add((keys.len() - failures.len()) as u64);
-                failures.iter().for_each(|failure| self.fail(target, failure));
+                failures
+                    .iter()
+                    .for_each(|failure| self.fail(target, failure));
             }
-            Err(error) if is_of_some(error.kind, keys.len()) => self.find_failing(target, keys, &error, crew),
+            Err(error) if is_of_some(error.kind, keys.len()) => {
+                self.find_failing(target, keys, &error, crew)
+            }
             Err(error) => self.fail_all(target, &keys, &error),
         }
     }
@@ -199,7 +204,8 @@ impl<'a> Removal<'a> {
     /// The store refuses, or is away, after all that could be repeated: what else there is would only wait for the same.
     fn fail_all(&self, target: &Target, keys: &[Key], error: &ObjectError) {
         let why = target.give_up(error);
-        let shown = |key: Option<&Key>| key.map_or_else(String::new, |key| target.shown(key.as_str()));
+        let shown =
+            |key: Option<&Key>| key.map_or_else(String::new, |key| target.shown(key.as_str()));
         let (first, last) = (shown(keys.first()), shown(keys.last()));
         self.report.fail(match keys.len() {
             1 => format!("cannot remove '{first}': {why}"),

@@ -81,7 +81,10 @@ impl Ranges {
             self.alphabet.learn(below(index));
         }
         let (first, last) = (below(0), below(page.len().checked_sub(1)?));
-        let end = rest.up_to.as_deref().and_then(|end| end.strip_prefix(prefix));
+        let end = rest
+            .up_to
+            .as_deref()
+            .and_then(|end| end.strip_prefix(prefix));
         let is_large = self.alphabet.ahead(first, last, end) >= PAGES_TO_CUT;
         if !is_large || self.under_way >= RANGES_MAX {
             return None;
