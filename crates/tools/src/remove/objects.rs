@@ -28,6 +28,7 @@ use self::{
     job::{Removal, Task},
     ranges::Ranges,
 };
+use super::Refused;
 use crate::{
     Report, Stop, Threads,
     work::{Crew, Order},
@@ -110,14 +111,9 @@ pub fn survey(path: &ObjectPath) -> ObjectResult<Survey> {
     })
 }
 
-fn refusal(path: &ObjectPath, settings: ObjectSettings) -> Option<String> {
+fn refusal(path: &ObjectPath, settings: ObjectSettings) -> Option<Refused> {
     let is_root = path.key.trim_matches('/').is_empty();
-    match (is_root, settings.recursive, settings.root) {
-        (true, true, false) => Some(format!(
-            "it is dangerous to remove everything in '{path}'; use --no-preserve-root to override this"
-        )),
-        _ => None,
-    }
+    (is_root && settings.recursive && !settings.root).then(|| Refused::whole(path))
 }
 
 impl fmt::Debug for Bucket {
