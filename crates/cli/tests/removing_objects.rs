@@ -148,7 +148,7 @@ fn the_question_says_how_much_there_is() {
     assert!(told.contains("remove more than 1000 objects"), "{told}");
     assert_eq!(keys(&server).len(), 1002);
     let told = answered("/b", "y\n");
-    assert!(told.contains("remove 1 object with 4 B"), "{told}");
+    assert!(told.contains("remove 1 object with 4 bytes"), "{told}");
     assert_eq!(keys(&server).len(), 1001);
 }
 
@@ -268,6 +268,23 @@ fn a_bucket_in_a_directory_is_one_too() {
     let path = format!("file://{}?prefix=ab/e", bucket.display());
     succeed(&mut parrm(&scratch, &server, &[&path]));
     assert_eq!(left(), 0);
+}
+
+#[test]
+fn what_is_reached_by_a_mount_alone_is_refused_in_one_line() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    for (program, arguments) in [
+        ("parrm", &["-rf", "fileset://home/a"][..]),
+        ("partar", &["-c", "-f", "a.tar", "s3://bucket/a"]),
+        ("partar", &["-x", "-f", "a.tar", "-C", "fileset://home/a"]),
+        ("partar", &["-t", "-f", "oss://bucket/a.tar"]),
+    ] {
+        let mut command = scratch.called(program);
+        let refused = run(with_access(&mut command, &server).args(arguments));
+        assert_ne!(refused.code, Some(0), "{arguments:?}");
+        assert_eq!(refused.err.lines().count(), 1, "{refused:#?}");
+        assert!(refused.err.contains("mount"), "{refused:#?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `rm -r` in a volume, such as a fileset, without a mount.
 
-use std::{io, marker::PhantomData, path::PathBuf, sync::Arc};
+use std::{ffi::CString, io, marker::PhantomData, path::PathBuf, sync::Arc};
 
 use penstock_vfs::FileKind;
 use rustix::io::Errno;
@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{
     Report, Stop,
-    local::c_string,
     volume::{VolumeDirectory, VolumeTree, errno_of},
     work::{Crew, Order},
 };
@@ -22,8 +21,10 @@ use crate::{
 pub struct VolumePath {
     /// Where it is.
     pub tree: VolumeTree,
-    /// Names from the root on, with a slash between them; none for the root.
-    pub path: String,
+    /// The names that lead there from its root; none for the root itself.
+    pub path: Vec<CString>,
+    /// It was named with a slash at its end: it is a directory.
+    pub is_directory: bool,
     /// As the user wrote it.
     pub shown: PathBuf,
 }
@@ -45,18 +46,13 @@ pub fn remove_in_volumes(paths: &[VolumePath], settings: &Settings, report: &Rep
 
 impl Removal<'_> {
     fn first_in(&self, path: &VolumePath, crew: &Crew<Task<InVolume>>) -> Result<(), Refused> {
-        let names: Vec<&str> = path
-            .path
-            .split('/')
-            .filter(|name| !name.is_empty())
-            .collect();
         let failed = |error: io::Error| Refused::failed(&path.shown, &error);
-        match names.split_last() {
+        match path.path.split_last() {
             None => self.whole(path, crew),
             Some((last, above)) => match self.named(path, above, last) {
                 Err(error) if self.is_nothing_lost(&error) => Ok(()),
                 found => {
-                    drop(crew.submit(found.map_err(failed)?));
+                    let _ = crew.submit(found.map_err(failed)?);
                     Ok(())
                 }
             },
@@ -67,21 +63,28 @@ impl Removal<'_> {
         self.settings.force && matches!(errno_of(error), Some(Errno::NOENT | Errno::NOTDIR))
     }
 
-    /// What removes `last` in the directory that `above` lead to. No link on the way is followed.
-    fn named(&self, path: &VolumePath, above: &[&str], last: &str) -> io::Result<Task<InVolume>> {
+    /// What removes `name` in the directory that `above` lead to. No link on the way is followed.
+    fn named(
+        &self,
+        path: &VolumePath,
+        above: &[CString],
+        name: &CString,
+    ) -> io::Result<Task<InVolume>> {
         let mut directory = path.tree.root()?;
         for name in above {
-            directory = directory.open_in(&c_string(name.as_bytes())?)?;
+            directory = directory.open_in(name)?;
         }
-        let name = c_string(last.as_bytes())?;
-        let is_directory = directory.stat(&name)?.kind == FileKind::Directory;
+        let is_directory = directory.stat(name)?.kind == FileKind::Directory;
         if is_directory && !self.settings.recursive && !self.settings.directories {
             return Err(Errno::ISDIR.into());
         }
-        if !is_directory && path.path.ends_with('/') {
+        if !is_directory && path.is_directory {
             return Err(Errno::NOTDIR.into());
         }
-        let named = Named { name, is_directory };
+        let named = Named {
+            name: name.clone(),
+            is_directory,
+        };
         Ok(self.task_at(&path.shown, InVolume::new(directory), named))
     }
 
@@ -110,3 +113,6 @@ impl Removal<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

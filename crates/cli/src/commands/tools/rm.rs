@@ -14,7 +14,7 @@ use penstock_tools::{
 };
 
 use self::objects::Buckets;
-use super::{Work, json_argument, lettered, threads, threads_argument};
+use super::{Work, check_local, json_argument, lettered, threads, threads_argument};
 use crate::{
     command_line::{self, flag},
     environment::Environment,
@@ -95,6 +95,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     }
     let (in_buckets, paths): (Vec<_>, Vec<_>) =
         paths.into_iter().partition(|path| objects::is_meant(path));
+    paths.iter().try_for_each(|path| check_local(path))?;
     let in_buckets = Remote::open(&in_buckets, matches, environment)?;
     let paths = confirmed(paths, matches, settings.recursive)?;
     let work = Work {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::ArgMatches;
-use penstock_base::{ByteSize, processors};
+use penstock_base::processors;
 use penstock_object::{ObjectError, StoreUrl};
 use penstock_tools::{
     Threads,
@@ -163,14 +163,13 @@ fn is_wanted(path: &ObjectPath) -> Outcome<bool> {
 }
 
 fn question(path: &ObjectPath, survey: Survey) -> String {
-    let Survey { objects, .. } = survey;
-    let bytes = ByteSize(survey.bytes);
+    let Survey { objects, bytes, .. } = survey;
     match survey.is_cut {
         true => format!(
-            "remove more than {objects} objects, of which the first have {bytes}, below '{path}'?"
+            "remove more than {objects} objects, the first of which have {bytes} bytes, at '{path}'?"
         ),
-        false if objects == 1 => format!("remove 1 object with {bytes} at '{path}'?"),
-        false => format!("remove {objects} objects with {bytes} at '{path}'?"),
+        false if objects == 1 => format!("remove 1 object with {bytes} bytes at '{path}'?"),
+        false => format!("remove {objects} objects with {bytes} bytes at '{path}'?"),
     }
 }
 
