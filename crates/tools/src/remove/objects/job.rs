@@ -164,7 +164,7 @@ impl<'a> Removal<'a> {
                     .for_each(|failure| self.fail(target, failure));
             }
             Err(error) if is_of_some(error.kind, keys.len()) => {
-                self.find_failing(target, keys, &error, crew)
+                self.find_failing(target, keys, &error, crew);
             }
             Err(error) => self.fail_all(target, &keys, &error),
         }
