@@ -14,6 +14,7 @@
 
 pub mod archive;
 pub mod copy;
+pub mod direct;
 mod local;
 mod patterns;
 pub mod remove;

@@ -156,6 +156,23 @@ impl Files {
         }
     }
 
+    /// The same of a handle whose writes nobody wants: what a stream has not stored is given up.
+    pub(crate) async fn abandon(self: &Arc<Self>, id: HandleId) {
+        if let Ok(handle) = self.handles.get(id)
+            && handle.saves
+            && let Body::Streamed(body) = &handle.file.body
+        {
+            let mut stream = body.stream().await;
+            if stream.owner() == Some(id) {
+                stream.discard().await;
+                // Still its own, so that closing it forgets the file.
+                stream.fail(id, FsError::Interrupted);
+                handle.told.store(true, Ordering::Relaxed);
+            }
+        }
+        self.release(id).await;
+    }
+
     async fn release_streamed(self: &Arc<Self>, handle: Arc<FileHandle>) {
         let this = Arc::clone(self);
         let ended = run_to_end(async move {

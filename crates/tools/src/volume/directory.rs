@@ -96,17 +96,9 @@ impl VolumeDirectory {
         Ok(page.entries)
     }
 
-    /// Opens it for who wants all of its entries: what a volume knows then spares questions about names that are not
-    /// there.
+    /// Opens it for who wants all of its entries: see [`VolumeNode::open_listing`].
     pub fn open_listing(&self, detail: Detail) -> io::Result<VolumeListing> {
-        let VolumeTree { volume, by, .. } = self.tree();
-        let opened = volume.open_directory(by, self.0.attributes().inode);
-        Ok(VolumeListing {
-            handle: self.tree().wait(opened)?,
-            tree: self.tree().clone(),
-            detail,
-            position: Mutex::new(0),
-        })
+        self.0.open_listing(detail)
     }
 
     /// Makes a directory that is not there.
@@ -210,6 +202,21 @@ pub struct VolumeListing {
     detail: Detail,
     /// From where it goes on; one lists at a time.
     position: Mutex<u64>,
+}
+
+impl VolumeNode {
+    /// Opens a directory for who wants all of its entries: what a volume knows then spares questions about names that
+    /// are not there.
+    pub fn open_listing(&self, detail: Detail) -> io::Result<VolumeListing> {
+        let VolumeTree { volume, by, .. } = &self.tree;
+        let opened = volume.open_directory(by, self.attributes().inode);
+        Ok(VolumeListing {
+            handle: self.tree.wait(opened)?,
+            tree: self.tree.clone(),
+            detail,
+            position: Mutex::new(0),
+        })
+    }
 }
 
 impl VolumeListing {

@@ -28,6 +28,11 @@ impl VolumeNode {
         &self.attributes
     }
 
+    /// The tree that it is in.
+    pub fn tree(&self) -> &VolumeTree {
+        &self.tree
+    }
+
     /// What it is now.
     pub fn stat(&self) -> io::Result<Attributes> {
         let VolumeTree { volume, by, .. } = &self.tree;

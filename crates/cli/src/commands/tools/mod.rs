@@ -5,6 +5,7 @@
 
 mod console;
 pub(crate) mod cp;
+mod direct;
 pub(crate) mod rm;
 pub(crate) mod tar;
 
