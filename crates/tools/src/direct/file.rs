@@ -271,7 +271,7 @@ impl Direct<'_> {
     ) -> io::Result<Dress> {
         let (keep, wanted) = (self.settings.preserve, &facts.attributes);
         if !target.keeps().metadata && (keep.mode || keep.owner || keep.times) {
-            self.lose("owners, modes and times: see --posix-metadata");
+            self.lose("owners, modes and times: posix-metadata is off");
         }
         let replaced = existing.map(|existing| &existing.attributes);
         let replaced = replaced.filter(|replaced| replaced.kind == wanted.kind);

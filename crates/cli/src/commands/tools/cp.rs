@@ -72,8 +72,16 @@ pub(crate) fn command() -> Command {
         .arg(lettered("verbose", 'v', "Tell of each file").action(ArgAction::SetTrue))
         .arg(threads_argument())
         .arg(json_argument())
-        .args(command_line::option_arguments(Scope::Fileset))
+        .args(store_arguments())
         .after_help(EXAMPLES)
+}
+
+/// Options of stores and of the keys of filesets. `--checksum` is the one of copies: what an upload says of its bytes is
+/// set in the environment or the configuration file.
+fn store_arguments() -> Vec<Arg> {
+    let mut arguments = command_line::option_arguments(Scope::Fileset);
+    arguments.retain(|argument| argument.get_id() != "checksum");
+    arguments
 }
 
 pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
