@@ -274,8 +274,7 @@ fn a_bucket_in_a_directory_is_one_too() {
 fn what_is_reached_by_a_mount_alone_is_refused_in_one_line() {
     let (scratch, server) = (Scratch::new(), strict_server());
     for (program, arguments) in [
-        ("parrm", &["-rf", "fileset://home/a"][..]),
-        ("partar", &["-c", "-f", "a.tar", "s3://bucket/a"]),
+        ("partar", &["-c", "-f", "a.tar", "s3://bucket/a"][..]),
         ("partar", &["-x", "-f", "a.tar", "-C", "fileset://home/a"]),
         ("partar", &["-t", "-f", "oss://bucket/a.tar"]),
     ] {
@@ -285,6 +284,59 @@ fn what_is_reached_by_a_mount_alone_is_refused_in_one_line() {
         assert_eq!(refused.err.lines().count(), 1, "{refused:#?}");
         assert!(refused.err.contains("mount"), "{refused:#?}");
     }
+}
+
+#[test]
+fn a_tree_in_a_fileset_goes_without_a_mount() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let bucket = format!("file://{}", scratch.folder("bucket").display());
+    let filesets = scratch.folder("filesets");
+    let program = |name: &str, arguments: &[&str]| {
+        let mut command = match name {
+            "penstock" => scratch.penstock(),
+            other => scratch.called(other),
+        };
+        command
+            .env("PENSTOCK_FILESET_DIR", &filesets)
+            .args(arguments);
+        run(&mut command)
+    };
+    let done = |name: &str, arguments: &[&str]| {
+        let ended = program(name, arguments);
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:#?}");
+        ended.out
+    };
+    done(
+        "penstock",
+        &["fileset", "create", "home", "--store", &bucket],
+    );
+    let tree = scratch.folder("tree");
+    for number in 0..300 {
+        let directory = tree.join((number % 7).to_string());
+        fs::create_dir_all(&directory).expect("room");
+        fs::write(directory.join(number.to_string()), "text").expect("room");
+    }
+    let tree = tree.display().to_string();
+    done("parcp", &["-a", &tree, "fileset://home"]);
+    done("parcp", &["-a", &tree, "fileset://home/other"]);
+    let refused = program("parrm", &["-r", "fileset://home"]);
+    assert_eq!(refused.code, Some(1), "{refused:#?}");
+    assert!(refused.err.contains("--no-preserve-root"), "{refused:#?}");
+    let refused = program("parrm", &["fileset://home/tree"]);
+    assert!(refused.err.contains("Is a directory"), "{refused:#?}");
+    let removed = done("parrm", &["-r", "--json", "fileset://home/tree"]);
+    assert!(
+        removed.contains("\"files\": 300") && removed.contains("\"directories\": 8"),
+        "{removed}"
+    );
+    assert_eq!(
+        program("parrm", &["-r", "fileset://home/tree"]).code,
+        Some(1)
+    );
+    let back = scratch.path("back").display().to_string();
+    done("parcp", &["-r", "fileset://home/other", &back]);
+    assert_eq!(fs::read_dir(&back).expect("a folder").count(), 7);
+    drop(server);
 }
 
 #[test]

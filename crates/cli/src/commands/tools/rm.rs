@@ -1,5 +1,6 @@
-//! `penstock rm`, `parrm`: removes trees by many threads, and objects below paths in buckets.
+//! `penstock rm`, `parrm`: removes trees by many threads, also in filesets, and objects below paths in buckets.
 
+mod filesets;
 mod objects;
 
 use std::{
@@ -14,7 +15,7 @@ use penstock_tools::{
 };
 
 use self::objects::Buckets;
-use super::{Work, check_local, json_argument, lettered, threads, threads_argument};
+use super::{Work, json_argument, lettered, threads, threads_argument};
 use crate::{
     command_line::{self, flag},
     environment::Environment,
@@ -30,6 +31,7 @@ Examples:
   parrm -rf -P 16 /mnt/nas/old
   parrm -r s3://bucket/logs/2024 --region eu-west-1
   parrm -rf -P 64 oss://bucket/tmp
+  parrm -r fileset://home/old
 
 Exit status: 0 all was removed, 1 something was not, 130 interrupted.";
 
@@ -42,7 +44,8 @@ pub(crate) fn command() -> Command {
              cannot be removed is told at the end.\n\nA PATH such as s3://BUCKET/a, oss://BUCKET/a or \
              file:///DIRECTORY/a is in a bucket, which needs no mount: the object `a`, and with -r all whose keys \
              begin with `a/`. -r asks before, and without a terminal needs -f. Unfinished uploads stay (`penstock \
-             uploads` shows them), and so do earlier versions where a bucket keeps them.",
+             uploads` shows them), and so do earlier versions where a bucket keeps them. fileset://NAME/a is in a fileset \
+             that is not mounted.",
         )
         .arg(
             Arg::new("path")
@@ -68,10 +71,10 @@ pub(crate) fn command() -> Command {
         )
         .arg(flag("one-file-system", "Skip directories on which another file system is mounted"))
         .arg(flag("cross-mounts", "Remove also what is in file systems mounted below PATH"))
-        .arg(flag("no-preserve-root", "Do not refuse `/`"))
+        .arg(flag("no-preserve-root", "Do not refuse `/`, a whole bucket or a whole fileset"))
         .arg(threads_argument())
         .arg(json_argument())
-        .args(command_line::option_arguments(Scope::Store))
+        .args(command_line::option_arguments(Scope::Fileset))
         .after_help(EXAMPLES)
 }
 
@@ -95,9 +98,11 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     }
     let (in_buckets, paths): (Vec<_>, Vec<_>) =
         paths.into_iter().partition(|path| objects::is_meant(path));
-    paths.iter().try_for_each(|path| check_local(path))?;
     let in_buckets = Remote::open(&in_buckets, matches, environment)?;
     let paths = confirmed(paths, matches, settings.recursive)?;
+    let (in_filesets, paths): (Vec<_>, Vec<_>) =
+        paths.into_iter().partition(|path| filesets::is_meant(path));
+    let in_filesets = filesets::open(&in_filesets, matches, environment)?;
     let work = Work {
         done: "removed",
         json: matches.get_flag("json"),
@@ -107,6 +112,9 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         remove::remove(&paths, &settings, report, stop);
         if let Some(remote) = &in_buckets {
             remote.remove(matches, report, stop);
+        }
+        if let Some(opened) = in_filesets {
+            filesets::remove(opened, &settings, report, stop);
         }
         Ok(())
     })
