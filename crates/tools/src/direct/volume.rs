@@ -109,7 +109,7 @@ impl Content for VolumeContent {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let read = self.file.read_at(offset, length)?;
         // A copy, so that who waits for memory to write holds none of what it was read into.
-        let mut bytes = BytesMut::with_capacity(read.len() as usize);
+        let mut bytes = BytesMut::with_capacity(read.len());
         read.slices()
             .iter()
             .for_each(|slice| bytes.extend_from_slice(slice));

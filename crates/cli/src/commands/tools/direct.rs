@@ -20,6 +20,7 @@ use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
     filesets::{self, Fileset},
+    logging,
     options::{Given, Group, Origin, Scope, Values, table},
     places,
     predecessors::Predecessors,
@@ -32,6 +33,11 @@ use crate::{
 const BELIEVED: &str = "1d";
 /// Where options of ours come from.
 const PROGRAM: Origin = Origin::Program("parcp");
+/// Modules that log what becomes a failure of a copy.
+const TOLD: [&str; 2] = [
+    "penstock_bucket::errors",
+    "penstock_bucket::open_file::save",
+];
 /// No mount point: nothing is mounted.
 const NOWHERE: &str = "/dev/null";
 
@@ -268,7 +274,7 @@ impl Opening<'_> {
             values: self.values(url)?,
             environment: self.environment.clone(),
         };
-        crate::commands::listing::start_logging(&spec.values);
+        start_logging(&spec.values);
         let resources = Resources::new(spec.memory());
         let place = places::sockets(self.environment);
         let before = Predecessors::new(&place, &spec.mountpoint);
@@ -327,6 +333,14 @@ impl Opening<'_> {
             given.push(ours(&table::POSIX_METADATA, "on"));
         }
         Values::resolve(given)
+    }
+}
+
+/// Logs what was asked for, else warnings but those of files that could not be copied, which are told at the end.
+fn start_logging(values: &Values) {
+    match values.origin(&table::LOG_LEVEL) {
+        Some(_) => logging::start(values.choice(&table::LOG_LEVEL), None),
+        None => logging::start_without("warn", &TOLD),
     }
 }
 
