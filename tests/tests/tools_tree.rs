@@ -154,7 +154,7 @@ impl<'a> Journey<'a> {
         let archive = self.archive("killed.tar");
         let create = |_: &Self| archiving(&copy, &archive);
         self.kill("partar -c", &create, &|_| {
-            fs::remove_file(&archive).unwrap()
+            fs::remove_file(&archive).unwrap();
         });
         assert!(
             !archive.exists(),

@@ -287,6 +287,25 @@ fn what_is_reached_by_a_mount_alone_is_refused_in_one_line() {
 }
 
 #[test]
+fn what_a_link_in_a_directory_leads_to_stays() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let bucket = scratch.folder("bucket");
+    fs::create_dir(bucket.join("a")).expect("room");
+    fs::create_dir(bucket.join("b")).expect("room");
+    fs::write(bucket.join("a/x"), "four").expect("room");
+    fs::write(bucket.join("b/x"), "four").expect("room");
+    for (target, link) in [("../b", "a/directory"), ("../b/x", "a/file"), ("b", "c")] {
+        std::os::unix::fs::symlink(target, bucket.join(link)).expect("room");
+    }
+    for path in ["a", "c"] {
+        let path = format!("file://{}/{path}", bucket.display());
+        succeed(&mut parrm(&scratch, &server, &["-rf", &path]));
+    }
+    assert!(!bucket.join("a/x").exists());
+    assert!(bucket.join("b/x").exists());
+}
+
+#[test]
 fn a_tree_in_a_fileset_goes_without_a_mount() {
     let (scratch, server) = (Scratch::new(), strict_server());
     let bucket = format!("file://{}", scratch.folder("bucket").display());

@@ -79,7 +79,7 @@ impl Buckets {
     }
 
     fn opened(&mut self, url: String) -> Outcome<Arc<Bucket>> {
-        let store = stores::for_command(&url, &self.values, &self.environment)?;
+        let store = stores::for_removal(&url, &self.values, &self.environment)?;
         let bucket = Arc::new(Bucket {
             url: url.clone(),
             store,
