@@ -127,7 +127,11 @@ refused ublk ublk_drv
 load nbd
 load ublk_drv
 for program in $(cat /programs); do
-  case $program in penstock_*) only=served_tests ;; *) only= ;; esac
+  case $program in
+    penstock_*) only=served_tests ;;
+    tools_tree-*) only=through_nfs ;;
+    *) only= ;;
+  esac
   "/bin/$program" --test-threads 1 --nocapture $only || status=1
 done
 left=$(cat /sys/block/nbd*/pid /sys/block/loop*/loop/backing_file 2>/dev/null
@@ -149,7 +153,7 @@ note "$(basename "$image")"
 
 say "Build"
 cargo build --quiet --package penstock-cli
-read -ra tests <<<"${TESTS:-penstock_block stream_nbd stream_ublk nfs}"
+read -ra tests <<<"${TESTS:-penstock_block stream_nbd stream_ublk nfs tools_tree}"
 
 say "Guest"
 guest=$folder/guest

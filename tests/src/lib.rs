@@ -10,8 +10,8 @@
 //! - [`stream`]: a bucket that stream volumes are made of, and what they should show.
 //! - [`files`]: files that must open and take what is written to them.
 //! - [`system`]: file operations that report errno, because errno is what is compared.
-//! - [`Bucket`], [`Fileset`], [`Mount`], [`Scratch`]: a bucket, a file system, a mount and a folder that clean up after themselves, also
-//!   when a test fails.
+//! - [`Bucket`], [`Fileset`], [`Mount`], [`NfsMount`], [`Scratch`]: a bucket, a file system, mounts and a folder that clean up after
+//!   themselves, also when a test fails.
 //! - [`Disk`]: a file system that can be frozen, or lose its power. [`SmallDisk`]: one that is soon full.
 //! - [`Patience`]: waiting for a condition with a limit, in place of sleeping and hoping.
 //!
@@ -46,6 +46,7 @@ mod bucket;
 mod disk;
 mod fileset;
 mod mount;
+mod nfs;
 mod patience;
 mod process;
 mod s3fs;
@@ -57,6 +58,7 @@ pub use bucket::{BUCKET, Bucket, Kind};
 pub use disk::{Disk, Frozen};
 pub use fileset::Fileset;
 pub use mount::{Mount, MountOptions, is_mounted, unmount_dead};
+pub use nfs::NfsMount;
 pub use patience::Patience;
 pub use process::{Finished, Process, run_within};
 pub use s3fs::S3fs;

@@ -4,116 +4,13 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::{
-    ffi::CString,
     fs,
     io::{Read, Seek, SeekFrom, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
     os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    path::Path,
 };
 
-use penstock_tests::{Bucket, Fileset, Kind, Patience, Scratch, system};
-
-const PATIENCE: Patience = Patience::seconds(120);
-
-/// Whether the kernel can mount such a file system.
-fn has_client() -> bool {
-    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    let has = known.lines().any(|line| line.ends_with("\tnfs"));
-    if !has || !penstock_is_root() {
-        penstock_skips::skipped("the kernel's NFS client and root are needed");
-    }
-    has && penstock_is_root()
-}
-
-fn penstock_is_root() -> bool {
-    // SAFETY: it only tells a number.
-    #[allow(unsafe_code)]
-    unsafe {
-        libc::geteuid() == 0
-    }
-}
-
-/// A mount target and a mount of it.
-struct Mounted {
-    scratch: Scratch,
-    command: Box<dyn Fn() -> Command>,
-    address: SocketAddr,
-    process: Child,
-    place: PathBuf,
-}
-
-impl Mounted {
-    fn new(command: impl Fn() -> Command + 'static) -> Self {
-        let scratch = Scratch::new();
-        let probe = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = probe.local_addr().expect("bound");
-        drop(probe);
-        let command = Box::new(command);
-        let process = serve(&command, address, scratch.path());
-        let place = scratch.folder("mnt");
-        mount(address, &place);
-        Self {
-            scratch,
-            command,
-            address,
-            process,
-            place,
-        }
-    }
-
-    /// Kills the target and starts it again; programs wait meanwhile.
-    fn kill_and_start(&mut self) {
-        self.process.kill().expect("it lives");
-        self.process.wait().expect("our own child");
-        self.process = serve(&self.command, self.address, self.scratch.path());
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        system::detach(&self.place);
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn serve(command: &dyn Fn() -> Command, address: SocketAddr, state: &Path) -> Child {
-    let mut command = command();
-    command
-        .args(["--squash", "none", "--listen", &address.to_string()])
-        .arg("--state-dir")
-        .arg(state.join("state"))
-        .stderr(Stdio::null());
-    let child = command.spawn().expect("it was just built");
-    PATIENCE.until("it listens", || TcpStream::connect(address).is_ok());
-    child
-}
-
-/// Mounts without a helper: the kernel takes its options as text, with the address in it.
-#[allow(unsafe_code)]
-fn mount(address: SocketAddr, place: &Path) {
-    let (ip, port) = (address.ip(), address.port());
-    let options = format!(
-        "vers=3,proto=tcp,mountproto=tcp,port={port},mountport={port},nolock,hard,timeo=50,nconnect=4,\
-         addr={ip},mountaddr={ip}"
-    );
-    let text = |text: &str| CString::new(text).expect("no NUL");
-    let (source, kind, options) = (text(&format!("{ip}:/")), text("nfs"), text(&options));
-    let target = text(place.to_str().expect("plain"));
-    // SAFETY: all are text that ends with NUL and outlives the call.
-    let outcome = unsafe {
-        libc::mount(
-            source.as_ptr(),
-            target.as_ptr(),
-            kind.as_ptr(),
-            0,
-            options.as_ptr().cast(),
-        )
-    };
-    assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
-}
+use penstock_tests::{Bucket, Fileset, Kind, NfsMount};
 
 fn content(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at / 7 % 251) as u8).collect()
@@ -143,13 +40,13 @@ fn copies_and_lists(place: &Path) {
 
 #[test]
 fn the_kernel_mounts_a_fileset_as_a_posix_file_system() {
-    if !has_client() {
+    if !NfsMount::is_possible() {
         return;
     }
     let fileset = std::rc::Rc::new(Fileset::new("nfs"));
     let served = std::rc::Rc::clone(&fileset);
-    let mut mounted = Mounted::new(move || served.command("serve"));
-    let place = mounted.place.clone();
+    let mut mounted = NfsMount::new(move || served.command("serve"));
+    let place = mounted.path().to_owned();
     copies_and_lists(&place);
     let (file, other) = (place.join("file"), place.join("other"));
     fs::write(&file, content(200_000)).expect("written");
@@ -195,13 +92,13 @@ fn the_kernel_mounts_a_fileset_as_a_posix_file_system() {
 
 #[test]
 fn what_programs_write_while_a_target_is_killed_is_all_there() {
-    if !has_client() {
+    if !NfsMount::is_possible() {
         return;
     }
     let fileset = std::rc::Rc::new(Fileset::new("nfs-kill"));
     let served = std::rc::Rc::clone(&fileset);
-    let mut mounted = Mounted::new(move || served.command("serve"));
-    let place = mounted.place.clone();
+    let mut mounted = NfsMount::new(move || served.command("serve"));
+    let place = mounted.path().to_owned();
     let writing = std::thread::spawn(move || {
         for number in 0..60 {
             let bytes = content(100_000 + number);
@@ -230,11 +127,11 @@ fn what_programs_write_while_a_target_is_killed_is_all_there() {
 
 #[test]
 fn the_kernel_mounts_a_bucket_and_writes_files_from_front_to_back() {
-    if !has_client() {
+    if !NfsMount::is_possible() {
         return;
     }
     let bucket = std::rc::Rc::new(Bucket::new(Kind::S3));
     let served = std::rc::Rc::clone(&bucket);
-    let mounted = Mounted::new(move || served.command("serve"));
-    copies_and_lists(&mounted.place);
+    let mounted = NfsMount::new(move || served.command("serve"));
+    copies_and_lists(mounted.path());
 }

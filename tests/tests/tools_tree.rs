@@ -1,5 +1,5 @@
 //! A tree with every kind of file, name and attribute is the same after parcp, and after partar there and back: in a
-//! directory, on a fileset and on a staged mount; also when they are killed on their way and begin again.
+//! directory, on a fileset, through NFS and on a staged mount; also when they are killed on their way and begin again.
 //!
 //! `make test` takes some hundred entries, `make soak` a hundred thousand.
 
@@ -16,7 +16,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_tests::{Bucket, Fileset, Finished, Kind, Patience, Scratch, penstock, run_within};
+use penstock_tests::{
+    Bucket, Fileset, Finished, Kind, NfsMount, Patience, Scratch, penstock, run_within,
+};
 use support::{Description, EVERYTHING, Variety, assert_alike, describe, fill};
 
 /// How many entries the tree has.
@@ -31,6 +33,11 @@ const KILLS: usize = 3;
 const OF_A_FILESET: Variety = Variety {
     lists: false,
     ..EVERYTHING
+};
+/// What NFSv3 passes on of a fileset: no attributes.
+const THROUGH_NFS: Variety = Variety {
+    attributes: false,
+    ..OF_A_FILESET
 };
 /// What a bucket keeps, see docs/semantics/bucket.md: an object has one name, of 1,023 bytes at most, which is UTF-8; access
 /// lists are refused.
@@ -242,6 +249,19 @@ fn a_random_tree_arrives_whole_on_a_fileset() {
     let (scratch, mount) = (Scratch::new(), fileset.mount());
     travel(&scratch, mount.path(), OF_A_FILESET);
     mount.unmount();
+    fileset.run("check", &[]).expect_success();
+}
+
+#[test]
+fn a_random_tree_arrives_whole_through_nfs() {
+    if !NfsMount::is_possible() {
+        return;
+    }
+    let fileset = std::rc::Rc::new(Fileset::new("tools-nfs"));
+    let served = std::rc::Rc::clone(&fileset);
+    let mount = NfsMount::new(move || served.command("serve"));
+    travel(&Scratch::new(), mount.path(), THROUGH_NFS);
+    drop(mount);
     fileset.run("check", &[]).expect_success();
 }
 

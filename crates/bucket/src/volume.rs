@@ -294,6 +294,10 @@ impl Volume for BucketVolume {
         self.files.release(handle).await;
     }
 
+    async fn abandon(&self, handle: HandleId) {
+        self.files.abandon(handle).await;
+    }
+
     async fn undo_open(&self, handle: HandleId) {
         self.files.undo_open(handle).await;
     }

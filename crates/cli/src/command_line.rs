@@ -167,8 +167,9 @@ fn given(matches: &ArgMatches, scope: Scope) -> Outcome<Vec<Given>> {
 pub(crate) fn given_by_name(matches: &ArgMatches, scope: Scope) -> Vec<Given> {
     let mut given = Vec::new();
     for spec in table::of(scope) {
-        let values = matches.get_many::<String>(spec.name).into_iter().flatten();
-        given.extend(values.map(|text| Given {
+        // A command may have an argument of its own by that name.
+        let values = matches.try_get_many::<String>(spec.name).ok().flatten();
+        given.extend(values.into_iter().flatten().map(|text| Given {
             spec,
             spelling: format!("--{}", spec.name),
             text: text.clone(),

@@ -120,9 +120,19 @@ impl<'a> MakeWriter<'a> for LogFile {
 
 /// Sends messages of at least `level` to `file`, or to standard error without one.
 pub(crate) fn start(level: &str, file: Option<&LogFile>) {
+    start_with(level, file, discreet());
+}
+
+/// The same to standard error for a command that tells itself of what these modules log.
+pub(crate) fn start_without(level: &str, modules: &[&'static str]) {
+    let told = modules.iter().map(|module| (*module, LevelFilter::OFF));
+    start_with(level, None, discreet().with_targets(told));
+}
+
+fn start_with(level: &str, file: Option<&LogFile>, targets: Targets) {
     let level: LevelFilter = level.parse().unwrap_or(LevelFilter::INFO);
     let (level, handle) = reload::Layer::new(level);
-    let logger = tracing_subscriber::registry().with(level).with(discreet());
+    let logger = tracing_subscriber::registry().with(level).with(targets);
     let format = fmt::layer().with_ansi(false);
     let started = match file {
         Some(file) => {

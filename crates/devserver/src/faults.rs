@@ -155,6 +155,12 @@ impl FaultRule {
         (self.operations.is_empty() || self.operations.contains(&operation))
             && key.starts_with(&self.key_prefix)
     }
+
+    fn refuses_one(&self, key: &str) -> bool {
+        self.operations.contains(&Operation::DeleteObject)
+            && !self.key_prefix.is_empty()
+            && key.starts_with(&self.key_prefix)
+    }
 }
 
 /// All that is made slow or made to fail.
@@ -286,6 +292,23 @@ impl FaultPlan {
             latency,
             fault: state.strike(operation, key),
         }
+    }
+
+    /// What a rule for DeleteObject says of `key` among those that one request deletes: a code, if it refuses keys that
+    /// begin as it does.
+    pub(crate) fn refusal_of(&self, key: &str) -> Option<String> {
+        if !self.active.load(Ordering::Acquire) {
+            return None;
+        }
+        let state = sync::lock(&self.state);
+        state
+            .faults
+            .rules
+            .iter()
+            .find_map(|rule| match &rule.fault {
+                Fault::Status { code, .. } if rule.refuses_one(key) => Some(code.clone()),
+                _ => None,
+            })
     }
 
     /// Bytes per second of one connection and of all.

@@ -48,6 +48,7 @@ pub use key::{ETag, KEY_LENGTH_MAX, Key, KeyError, UploadId};
 pub use local::{LocalSettings, LocalStore};
 pub use open::{open, open_backend};
 pub use penstock_base::{Checksum, ChecksumKind};
+pub use rest::BULK_DELETES;
 pub use settings::{
     Addressing, ChecksumChoice, ClientCertificate, Encryption, ListVersion, RetrySettings,
     SettingsError, SignatureChoice, StoreSettings, Timeouts, WriteSettings,
@@ -61,4 +62,4 @@ pub use types::{
     UploadPage, UserMetadata, WriteCondition,
 };
 pub use url::{BucketUrl, StoreUrl, StoreUrlError};
-pub use xml::parse_time;
+pub use xml::{is_expressible, parse_time};

@@ -54,7 +54,7 @@ use penstock_base::{GIB, Payload, run_blocking};
 use self::{
     listing::Listings,
     name::Location,
-    placing::{Placing, Shape},
+    placing::{Placing, Removing, Shape},
     private::{APPENDS, Private, STAGING, UPLOADS},
     problem::{Attempt, Problem},
     reading::Reading,
@@ -197,7 +197,11 @@ impl LocalStore {
     }
 
     fn delete_one(&self, key: &Key) -> Attempt<()> {
-        self.placing()?.remove(&Location::of(key))
+        let removing = Removing {
+            tree: &self.tree,
+            shape: &self.shape,
+        };
+        removing.remove(&Location::of(key))
     }
 }
 

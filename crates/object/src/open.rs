@@ -58,6 +58,7 @@ pub fn open_backend(
         StoreUrl::File { directory, .. } => {
             let local = LocalSettings {
                 durable: settings.durable,
+                follow_links: settings.follow_links,
                 ..LocalSettings::default()
             };
             Ok(Arc::new(LocalStore::open(directory, local)?))

@@ -35,6 +35,7 @@ pub use address::Addressing;
 pub(crate) use checksum::{decode as decode_checksum, encode as encode_checksum};
 pub(crate) use dialect::{Dialect, Names, Signing};
 pub(crate) use exchange::Draft;
+pub use feature::BULK_DELETES;
 pub(crate) use feature::{Feature, Features};
 pub(crate) use metrics::RestMetrics;
 pub(crate) use plan::{WriteKind, WritePlan};

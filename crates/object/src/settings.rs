@@ -55,6 +55,9 @@ pub struct StoreSettings {
     /// Whether a write to a `file://` bucket survives a power failure once it returned, and not
     /// only the end of the process. Default: yes.
     pub durable: bool,
+    /// Whether symbolic links in a bucket that is a directory are followed. Whoever removes what is below a path must not.
+    /// Default: yes.
+    pub follow_links: bool,
     /// How long each step of a request may take.
     pub timeouts: Timeouts,
     /// How failures are retried.
@@ -168,6 +171,7 @@ impl Default for StoreSettings {
             http_proxy: None,
             user_agent: None,
             durable: true,
+            follow_links: true,
             timeouts: Timeouts::default(),
             retry: RetrySettings::default(),
             concurrency_max: 256,

@@ -14,10 +14,12 @@
 
 pub mod archive;
 pub mod copy;
+pub mod direct;
 mod local;
 mod patterns;
 pub mod remove;
 mod report;
+pub mod volume;
 mod work;
 
 pub use local::flush;

@@ -61,6 +61,7 @@ pub struct Report {
     failed: Counter,
     has_changed: AtomicBool,
     lines: Mutex<Vec<String>>,
+    remarks: Mutex<Vec<String>>,
     listener: Option<Listener>,
 }
 
@@ -81,6 +82,8 @@ pub struct Summary {
     pub failed: u64,
     /// What could not be done, in words, up to a limit.
     pub failures: Vec<String>,
+    /// What was done otherwise than asked, such as what a target does not keep.
+    pub remarks: Vec<String>,
 }
 
 impl Report {
@@ -129,6 +132,14 @@ impl Report {
         }
     }
 
+    /// Something that was done otherwise than asked, and is no failure.
+    pub fn remark(&self, line: impl Display) {
+        let mut lines = self.remarks.lock();
+        if lines.len() < LINES_MAX {
+            lines.push(line.to_string());
+        }
+    }
+
     /// How much could not be done.
     pub fn failed(&self) -> u64 {
         self.failed.get()
@@ -155,6 +166,7 @@ impl Report {
             removed: self.removed.get(),
             failed: self.failed.get(),
             failures: self.lines.lock().clone(),
+            remarks: self.remarks.lock().clone(),
         }
     }
 }

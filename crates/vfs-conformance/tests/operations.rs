@@ -21,9 +21,10 @@ const VOLUMES: [(&str, &str); 6] = [
 ];
 
 /// Doors, with where they ask a volume.
-const DOORS: [(&str, &str); 3] = [
+const DOORS: [(&str, &str); 4] = [
     ("fuse", "crates/fuse/src"),
     ("nfs", "crates/nfs/src"),
+    ("tools", "crates/tools/src/volume"),
     ("walk", "crates/toys/src/walk.rs"),
 ];
 

@@ -245,6 +245,12 @@ pub trait Volume: Send + Sync + 'static {
     /// The last descriptor was closed; the handle is gone.
     async fn release(&self, _handle: HandleId) {}
 
+    /// The handle is gone, and what was written through it is not wanted: where it is not seen before a flush it never is,
+    /// and a file that was made with the handle is not there. Elsewhere the same as [`Volume::release`].
+    async fn abandon(&self, handle: HandleId) {
+        self.release(handle).await;
+    }
+
     /// The handle is gone, and who asked for it never heard of it nor of [`Opened::is_unchanged`]: what the door has of
     /// the content may be that of an earlier version.
     async fn undo_open(&self, handle: HandleId) {

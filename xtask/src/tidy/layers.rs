@@ -7,7 +7,7 @@
 //!      ->  bucket (volume) ->  vfs, transfer  ->  object  ->  base
 //!      ->  stream (volume) ->  vfs, transfer
 //!      ->  fileset (volume) ->  vfs, transfer
-//!      ->  tools           ->          base
+//!      ->  tools           ->          vfs, object  ->  base
 //!      ->  bench           ->          development server
 //!      ->  control         ->          base
 //! ```
@@ -84,7 +84,10 @@ const LAYERS: [(&str, &[&str]); 21] = [
             "penstock-vfs",
         ],
     ),
-    ("penstock-tools", &["penstock-base"]),
+    (
+        "penstock-tools",
+        &["penstock-base", "penstock-object", "penstock-vfs"],
+    ),
     ("penstock-bench", &["penstock-base", DEVELOPMENT_SERVER]),
     (DEVELOPMENT_SERVER, &[]),
     (SKIPS, &[]),

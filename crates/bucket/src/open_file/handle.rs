@@ -1,8 +1,8 @@
 //! One open handle of a file.
 
-use std::sync::{Arc, Mutex, atomic::AtomicBool};
+use std::sync::{Arc, Mutex, OnceLock, atomic::AtomicBool};
 
-use penstock_base::clock;
+use penstock_base::{FsError, FsResult, clock};
 use penstock_transfer::Reader;
 use penstock_vfs::{Access, HandleId, OpenOptions, Opened};
 
@@ -23,8 +23,10 @@ pub(crate) struct FileHandle {
     pub(super) direct: bool,
     /// There may be something to save: it can write, or it created the file.
     pub(super) saves: bool,
-    /// Whoever closed it was told that it could not be saved.
+    /// Its last close was told of a failure.
     pub(super) told: AtomicBool,
+    /// What was written through it is lost, as a close was told; nothing more is written through it.
+    pub(super) lost: OnceLock<FsError>,
     /// Made at the first read.
     pub(super) reader: Mutex<Option<Arc<Reader>>>,
     pub(super) namespace: Arc<Namespace>,
@@ -57,9 +59,15 @@ impl FileHandle {
             direct: opened.passes_once,
             saves: !opened.closes_silently,
             told: AtomicBool::new(false),
+            lost: OnceLock::new(),
             reader: Mutex::default(),
             namespace: Arc::clone(namespace),
         })
+    }
+
+    /// Fails with what was lost of what it wrote, once a close was told.
+    pub(super) fn check_not_lost(&self) -> FsResult<()> {
+        self.lost.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 }
 

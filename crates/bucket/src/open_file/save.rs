@@ -29,6 +29,7 @@ use penstock_base::{FsError, FsResult, clock, clock::Instant};
 use penstock_object::ObjectKind;
 use penstock_transfer::{ObjectVersion, staging::on_worker};
 use penstock_vfs::{FileKind, HandleId, Inode};
+use tokio::sync::MutexGuard;
 
 use crate::{
     Fsync,
@@ -38,6 +39,7 @@ use crate::{
     open_file::{
         Body, FileHandle, Mode, OpenFile, Turn,
         stream::{OpenStream, WriteStream},
+        streamed::StreamedBody,
     },
     staged::{StagedBody, behind::SAVES_AT_ONCE},
 };
@@ -69,9 +71,16 @@ impl Files {
         {
             return body.failed_behind();
         }
+        handle.check_not_lost()?;
         let saved = run_to_end(this.save(file, handle.id, Then::End)).await;
         // A program that was killed meanwhile never comes here.
         handle.told.store(saved.is_err(), Ordering::Relaxed);
+        if saved.is_err()
+            && let Body::Streamed(body) = &handle.file.body
+            && let Some(error) = body.stream().await.tell(handle.id)
+        {
+            let _ = handle.lost.set(error);
+        }
         saved
     }
 
@@ -89,6 +98,7 @@ impl Files {
         if !handle.saves && handle.file.body.staged().is_none() {
             return Ok(());
         }
+        handle.check_not_lost()?;
         let (this, file) = (Arc::clone(self), Arc::clone(&handle.file));
         run_to_end(this.save(file, handle.id, Then::GoOn)).await?;
         if handle.file.body.staged().is_none() {
@@ -156,6 +166,23 @@ impl Files {
         }
     }
 
+    /// The same of a handle whose writes nobody wants: what a stream has not stored is given up.
+    pub(crate) async fn abandon(self: &Arc<Self>, id: HandleId) {
+        if let Ok(handle) = self.handles.get(id)
+            && handle.saves
+            && let Body::Streamed(body) = &handle.file.body
+        {
+            let mut stream = body.stream().await;
+            if stream.owner() == Some(id) {
+                stream.discard().await;
+                // Still its own, so that closing it forgets the file.
+                stream.fail(id, FsError::Interrupted);
+                handle.told.store(true, Ordering::Relaxed);
+            }
+        }
+        self.release(id).await;
+    }
+
     async fn release_streamed(self: &Arc<Self>, handle: Arc<FileHandle>) {
         let this = Arc::clone(self);
         let ended = run_to_end(async move {
@@ -182,9 +209,28 @@ impl Files {
             return;
         };
         let mut stream = body.stream().await;
-        if stream.owner() != Some(handle.id) {
-            return;
+        if stream.owner() == Some(handle.id) {
+            self.give_up(file, &mut stream);
         }
+    }
+
+    /// The write stream, in which who failed and was told is in nobody's way. The kernel tells of the end of a handle
+    /// after close(2) has returned.
+    pub(super) async fn stream_of<'body>(
+        &self,
+        handle: &FileHandle,
+        body: &'body StreamedBody,
+    ) -> FsResult<MutexGuard<'body, WriteStream>> {
+        handle.check_not_lost()?;
+        let mut stream = body.stream().await;
+        if stream.is_left_by_other(handle.id) {
+            self.give_up(&handle.file, &mut stream);
+        }
+        Ok(stream)
+    }
+
+    /// The file is again what the store has.
+    fn give_up(&self, file: &OpenFile, stream: &mut WriteStream) {
         stream.clear();
         let mut tree = self.mount.namespace.lock();
         let new = {

@@ -19,7 +19,12 @@ enum Phase {
     /// A handle writes.
     Open(Box<OpenStream>),
     /// What a handle wrote is lost; it hears so at every later use.
-    Failed { owner: HandleId, error: FsError },
+    Failed {
+        owner: HandleId,
+        error: FsError,
+        /// A close was told.
+        told: bool,
+    },
 }
 
 /// A stream that a handle writes.
@@ -129,7 +134,7 @@ impl WriteStream {
         match &mut self.phase {
             Phase::Clean => Ok(None),
             Phase::Open(stream) if stream.owner == handle => Ok(Some(stream)),
-            Phase::Failed { owner, error } if *owner == handle => Err(error.clone()),
+            Phase::Failed { owner, error, .. } if *owner == handle => Err(error.clone()),
             Phase::Open(_) | Phase::Failed { .. } => Err(FsError::Busy(
                 "another handle is writing this file; close it first",
             )),
@@ -157,7 +162,27 @@ impl WriteStream {
 
     /// Declares the stream of `owner` as failed.
     pub(super) fn fail(&mut self, owner: HandleId, error: FsError) {
-        self.phase = Phase::Failed { owner, error };
+        self.phase = Phase::Failed {
+            owner,
+            error,
+            told: false,
+        };
+    }
+
+    /// Notes that a close of `owner` is told what its stream failed with, and returns that.
+    pub(super) fn tell(&mut self, handle: HandleId) -> Option<FsError> {
+        match &mut self.phase {
+            Phase::Failed { owner, error, told } if *owner == handle => {
+                *told = true;
+                Some(error.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether another handle than this one failed and was told when it was closed: it is in nobody's way.
+    pub(super) fn is_left_by_other(&self, handle: HandleId) -> bool {
+        matches!(&self.phase, Phase::Failed { owner, told: true, .. } if *owner != handle)
     }
 
     /// Takes an open stream out; until its end is known the file counts as failed.
@@ -167,6 +192,7 @@ impl WriteStream {
         let failed = Phase::Failed {
             owner,
             error: interrupted,
+            told: false,
         };
         match std::mem::replace(&mut self.phase, failed) {
             Phase::Open(stream) => Some(*stream),

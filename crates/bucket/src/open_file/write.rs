@@ -99,13 +99,13 @@ impl Files {
         handle: &FileHandle,
         body: &'body StreamedBody,
     ) -> FsResult<MutexGuard<'body, WriteStream>> {
-        let mut stream = body.stream().await;
+        let mut stream = self.stream_of(handle, body).await?;
         if stream.of(handle.id)?.is_some() {
             return Ok(stream);
         }
         drop(stream);
         let _entered = self.mount.namespace.enter(&[handle.file.inode]).await?;
-        let mut stream = body.stream().await;
+        let mut stream = self.stream_of(handle, body).await?;
         if stream.of(handle.id)?.is_none() {
             stream.open(self.continued(handle).await?);
         }
@@ -254,7 +254,7 @@ impl Files {
     ) -> FsResult<()> {
         let file = &handle.file;
         let _entered = self.mount.namespace.enter(&[file.inode]).await?;
-        let mut stream = body.stream().await;
+        let mut stream = self.stream_of(handle, body).await?;
         self.mount.check_not_shut()?;
         let empty = match stream.of(handle.id)? {
             Some(open) => open.end == 0,

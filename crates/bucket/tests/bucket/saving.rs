@@ -161,6 +161,46 @@ async fn a_failed_upload_is_reported_by_every_later_call() {
     bed.volume.release(handle).await;
 }
 
+/// The kernel tells of the end of a handle after close(2) has returned, when another program may write already.
+#[tokio::test(start_paused = true)]
+async fn who_heard_of_a_failure_is_not_in_the_way_of_the_next_writer() {
+    let bed = Bed::new();
+    bed.put("there", "as it was").await;
+    for path in ["new", "there"] {
+        let failed = match path {
+            "new" => bed.create(path).await,
+            _ => bed.open(path, TRUNCATE).await,
+        };
+        let failed = failed.unwrap();
+        bed.write(failed, 0, "lost text").await.unwrap();
+        bed.probe.fail(Operation::Put, ErrorKind::NoSpace, 1);
+        assert_eq!(bed.sync(failed).await, Err(FsError::NoSpace));
+        let next = bed.open(path, TRUNCATE).await;
+        assert!(
+            matches!(next, Err(FsError::Busy(_))),
+            "nobody was told at a close"
+        );
+        assert_eq!(bed.volume.flush(failed).await, Err(FsError::NoSpace));
+
+        let next = match bed.open(path, TRUNCATE).await {
+            // It was never there: a program that creates looks again and makes it.
+            Err(FsError::NotFound) => bed.create(path).await,
+            opened => opened,
+        };
+        let next = next.unwrap();
+        bed.write(next, 0, "text").await.unwrap();
+        bed.close(next).await.unwrap();
+        assert_eq!(bed.object(path).await.unwrap(), b"text");
+
+        // What was lost is no beginning for more.
+        assert_eq!(bed.write(failed, 4, "more").await, Err(FsError::NoSpace));
+        assert_eq!(bed.sync(failed).await, Err(FsError::NoSpace));
+        assert_eq!(bed.close(failed).await, Err(FsError::NoSpace));
+        assert_eq!(bed.object(path).await.unwrap(), b"text");
+        assert_eq!(bed.read_file(path).await.unwrap(), b"text");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_new_file_that_could_not_be_saved_is_gone_when_closed() {
     let bed = Bed::new();

@@ -95,6 +95,18 @@ pub(crate) fn for_command(
     open_with(source, &settings, &Registry::new())
 }
 
+/// The same for a command that removes: what links in a directory lead to is not shown to it.
+pub(crate) fn for_removal(
+    source: &str,
+    values: &Values,
+    environment: &Environment,
+) -> Outcome<Arc<dyn Store>> {
+    let mut settings = store_settings(values, environment)?;
+    settings.retry.ride_out = false;
+    settings.follow_links = false;
+    open_with(source, &settings, &Registry::new())
+}
+
 /// The endpoint that objects are read from, if it is one of its own, as the whole store for a first
 /// look.
 fn impatient_reads(

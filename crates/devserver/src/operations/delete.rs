@@ -36,17 +36,22 @@ pub(crate) fn delete_objects(exchange: &mut Exchange<'_>) -> Result<Response, Tr
         xml.leaf("EncodingType", "url");
     }
     for key in keys {
+        let named = || match encoded {
+            true => encoding::encode(key),
+            false => key.to_owned(),
+        };
+        if let Some(code) = exchange.service.faults.refusal_of(key) {
+            xml.begin("Error");
+            xml.leaf("Key", &named());
+            xml.leaf("Code", &code);
+            xml.leaf("Message", "a rule of the server's says so");
+            xml.end();
+            continue;
+        }
         bucket.delete(key);
         if !quiet {
             xml.begin("Deleted");
-            xml.leaf(
-                "Key",
-                &if encoded {
-                    encoding::encode(key)
-                } else {
-                    key.to_owned()
-                },
-            );
+            xml.leaf("Key", &named());
             xml.end();
         }
     }

@@ -49,6 +49,12 @@ pub(super) struct Placing<'a> {
     pub(super) durable: bool,
 }
 
+/// Where objects are removed, which needs no directory of our own.
+pub(super) struct Removing<'a> {
+    pub(super) tree: &'a Tree,
+    pub(super) shape: &'a Shape,
+}
+
 /// The outcome of one attempt.
 enum Step {
     Done,
@@ -222,7 +228,9 @@ impl Placing<'_> {
         }
         Ok(())
     }
+}
 
+impl Removing<'_> {
     /// Removes the object at `location`, and its directory if nothing else is in it. Succeeds
     /// when there is none.
     pub(super) fn remove(&self, location: &Location) -> Attempt<()> {

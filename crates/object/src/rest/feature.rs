@@ -13,6 +13,9 @@ const UNKNOWN: u8 = 0;
 const ABSENT: u8 = 1;
 const PRESENT: u8 = 2;
 
+/// What [`crate::Store::abilities`] call deleting many objects at once.
+pub const BULK_DELETES: &str = "deleting many objects at once (DeleteObjects)";
+
 /// Whether the endpoint has a feature.
 #[derive(Debug)]
 pub(crate) struct Feature {
@@ -138,10 +141,7 @@ impl Features {
                 "what is unchanged in a large file is fetched and sent again, and objects that are \
                  too large for one copy cannot be renamed",
             ),
-            bulk_deletes: feature(
-                "deleting many objects at once (DeleteObjects)",
-                "they are deleted one by one",
-            ),
+            bulk_deletes: feature(BULK_DELETES, "they are deleted one by one"),
             encoded_names: feature(
                 "encoded names in listings (encoding-type)",
                 "names with control characters are hidden, and those with the sign for them \

@@ -59,21 +59,6 @@ impl Item {
     }
 }
 
-/// The path of `name` in `branch` from what the user named, whose own name is no part of it.
-pub(super) fn relative(branch: &Branch, name: &CStr) -> Vec<u8> {
-    let mut names = vec![name.to_bytes()];
-    let mut node = branch;
-    while let Some(above) = &node.above
-        && above.above.is_some()
-    {
-        names.push(node.name.to_bytes());
-        node = above;
-    }
-    // What is above is the user's own name, or where that lies.
-    names.reverse();
-    names.join(&b'/')
-}
-
 /// A copy that can be found again when its directory is no longer open: from the directory into which everything
 /// goes, by names.
 #[derive(Debug, Clone)]

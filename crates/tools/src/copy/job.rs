@@ -13,7 +13,7 @@ use rustix::{
 
 use super::{
     Settings,
-    branch::{Branch, Item, Pair, relative},
+    branch::{Branch, Item, Pair},
     large::Large,
     links::Links,
     prune,
@@ -219,7 +219,7 @@ impl<'a> Copying<'a> {
     /// Whether patterns leave `name` out.
     pub(super) fn is_left_out(&self, branch: &Branch, name: &CStr, is_directory: bool) -> bool {
         let exclude = &self.settings.exclude;
-        !exclude.is_empty() && exclude.leave_out(&relative(branch, name), is_directory)
+        !exclude.is_empty() && exclude.leave_out(&branch.relative(name), is_directory)
     }
 
     fn copy_files(&self, branch: Branch, items: &[Item], crew: &Crew<Task>) {

@@ -12,10 +12,7 @@ use std::{
 
 use rustix::{fs::FileType, io::Errno};
 
-use super::{
-    branch::{Branch, relative},
-    job::Copying,
-};
+use super::{branch::Branch, job::Copying};
 use crate::local::{Directory, Entry};
 
 /// Removes from the counterpart of `branch` what is not there any more.
@@ -102,7 +99,7 @@ pub(super) fn remove_tree(
     above: &Arc<Directory>,
     name: &CStr,
 ) -> io::Result<bool> {
-    let path = relative(branch, name);
+    let path = branch.relative(name);
     let Some(first) = enter(copying, above, name, path)? else {
         return Ok(false);
     };

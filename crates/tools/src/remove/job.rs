@@ -2,6 +2,8 @@
 
 use std::{
     ffi::CString,
+    io,
+    marker::PhantomData,
     os::unix::ffi::OsStrExt,
     path::Path,
     sync::{
@@ -10,12 +12,17 @@ use std::{
     },
 };
 
-use rustix::{fs::FileType, io::Errno};
+use rustix::io::Errno;
 
-use super::{Settings, safety};
+use super::{
+    Settings,
+    folder::{Folder, Named},
+    safety,
+};
 use crate::{
     Report, Stop,
-    local::{Directory, Entry, Place, c_string},
+    local::c_string,
+    volume::errno_of,
     work::{Crew, Job, Node},
 };
 
@@ -25,34 +32,35 @@ const BATCH_MAX: usize = 64;
 const PASSES_MAX: usize = 8;
 
 /// A directory that is being emptied.
-pub(super) struct Emptied {
-    /// What it lies in, and its name there.
-    place: Place,
+pub(super) struct Emptied<F> {
+    /// What it lies in.
+    above: Arc<F>,
+    /// Its name there.
+    name: CString,
     /// Itself.
-    directory: Arc<Directory>,
+    directory: Arc<F>,
     /// How often it was found empty.
     passes: AtomicUsize,
 }
 
-type Branch = Arc<Node<Emptied>>;
+type Branch<F> = Arc<Node<Emptied<F>>>;
 
 /// A piece of the work.
-pub(super) enum Task {
+pub(super) enum Task<F> {
     /// Go into a directory, or remove what turns out to be none.
-    Enter(Parent, CString),
+    Enter(Parent<F>, CString),
     /// Take the next page of its names.
-    List(Branch),
+    List(Branch<F>),
     /// Remove these.
-    Files(Parent, Vec<CString>),
+    Files(Parent<F>, Vec<CString>),
 }
 
 /// Where names lie.
-#[derive(Clone)]
-pub(super) enum Parent {
+pub(super) enum Parent<F> {
     /// In what a path of the user's leads to, which stays.
-    Top(Arc<Directory>, Arc<Path>),
+    Top(Arc<F>, Arc<Path>),
     /// In a directory that goes too.
-    Branch(Branch),
+    Branch(Branch<F>),
 }
 
 /// A removal.
@@ -60,6 +68,12 @@ pub(super) struct Removal<'a> {
     pub(super) settings: &'a Settings,
     report: &'a Report,
     stop: &'a Stop,
+}
+
+/// A removal in directories of one kind.
+pub(super) struct Removing<'a, F> {
+    pub(super) removal: &'a Removal<'a>,
+    pub(super) kind: PhantomData<fn() -> F>,
 }
 
 impl<'a> Removal<'a> {
@@ -71,16 +85,16 @@ impl<'a> Removal<'a> {
         }
     }
 
-    /// What removes the file or directory at `place`, which the user called `path`.
-    pub(super) fn task_at(&self, path: &Path, place: Place, is_directory: bool) -> Task {
-        let top = Parent::Top(place.directory, path.into());
-        match is_directory {
-            true => Task::Enter(top, place.name),
-            false => Task::Files(top, vec![place.name]),
+    /// What removes the file or directory `named` in `directory`, which the user called `path`.
+    pub(super) fn task_at<F>(&self, path: &Path, directory: Arc<F>, named: Named) -> Task<F> {
+        let top = Parent::Top(directory, path.into());
+        match named.is_directory {
+            true => Task::Enter(top, named.name),
+            false => Task::Files(top, vec![named.name]),
         }
     }
 
-    fn enter(&self, parent: &Parent, name: CString, crew: &Crew<Task>) {
+    fn enter<F: Folder>(&self, parent: &Parent<F>, name: CString, crew: &Crew<Task<F>>) {
         if !self.settings.recursive {
             self.remove_directory(parent, &name);
             return parent.leave(self, crew);
@@ -91,12 +105,9 @@ impl<'a> Removal<'a> {
                     Parent::Branch(branch) => (Some(Arc::clone(branch)), name.clone()),
                     Parent::Top(_, path) => (None, as_name(path)),
                 };
-                let place = Place {
-                    directory: Arc::clone(parent.directory()),
-                    name,
-                };
                 let emptied = Emptied {
-                    place,
+                    above: Arc::clone(parent.directory()),
+                    name,
                     directory,
                     passes: AtomicUsize::new(0),
                 };
@@ -105,28 +116,24 @@ impl<'a> Removal<'a> {
             // It became something else.
             Ok(None) => self.remove_files(parent, &[name], crew),
             Err(error) => {
-                self.fail(parent, &name, &error);
+                self.fail(parent, &name, error);
                 parent.leave(self, crew);
             }
         }
     }
 
     /// Opens a directory to empty it; none if it is no directory any more.
-    fn open(&self, parent: &Parent, name: &CString) -> Result<Option<Arc<Directory>>, Why> {
+    fn open<F: Folder>(&self, parent: &Parent<F>, name: &CString) -> Result<Option<Arc<F>>, Why> {
         let above = parent.directory();
         let is_below = matches!(parent, Parent::Branch(_));
         if is_below && !self.settings.mounts && above.is_mount_point(name)? {
             return Err(Why::Mounted);
         }
-        match above.open_in(name) {
-            Ok(directory) => Ok(Some(directory)),
-            Err(Errno::LOOP | Errno::NOTDIR) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        above.enter(name).map_err(Why::System)
     }
 
-    fn list(&self, branch: Branch, crew: &Crew<Task>) {
-        let page = match branch.data.directory.next_page() {
+    fn list<F: Folder>(&self, branch: Branch<F>, crew: &Crew<Task<F>>) {
+        let page = match branch.data.directory.next_names() {
             Ok(page) => page,
             Err(error) => {
                 self.report.fail_at("cannot list", &branch.path(), error);
@@ -144,54 +151,57 @@ impl<'a> Removal<'a> {
         tasks.into_iter().for_each(|task| crew.push(task));
     }
 
-    fn tasks_of(&self, branch: &Branch, page: Vec<Entry>, threads: usize) -> Vec<Task> {
-        let mut files = Vec::new();
-        let mut directories = Vec::new();
-        for entry in page {
-            match branch.data.directory.kind(&entry) {
-                Ok(FileType::Directory) => directories.push(entry.name),
-                // What cannot be looked at may still be removed.
-                _ => files.push(entry.name),
-            }
-        }
+    fn tasks_of<F: Folder>(
+        &self,
+        branch: &Branch<F>,
+        page: Vec<Named>,
+        threads: usize,
+    ) -> Vec<Task<F>> {
+        let names = |named: Named| named.name;
+        let (directories, files): (Vec<_>, Vec<_>) =
+            page.into_iter().partition(|named| named.is_directory);
+        let files: Vec<CString> = files.into_iter().map(names).collect();
         let batch = (files.len() / (2 * threads)).clamp(1, BATCH_MAX);
         let parent = || Parent::Branch(branch.enter());
         let files = files.chunks(batch).map(<[CString]>::to_vec);
         let files = files.map(|names| Task::Files(parent(), names));
         let directories = directories
             .into_iter()
-            .map(|name| Task::Enter(parent(), name));
+            .map(|named| Task::Enter(parent(), named.name));
         files.chain(directories).collect()
     }
 
-    fn remove_files(&self, parent: &Parent, names: &[CString], crew: &Crew<Task>) {
+    fn remove_files<F: Folder>(&self, parent: &Parent<F>, names: &[CString], crew: &Crew<Task<F>>) {
         for name in names {
             if self.stop.is_set() {
                 parent.fail();
                 break;
             }
-            match parent.directory().remove_file(name) {
-                Ok(()) => self.report.files.add(1),
+            let Err(error) = parent.directory().remove_file(name) else {
+                self.report.files.add(1);
+                continue;
+            };
+            match (errno_of(&error), parent) {
                 // Somebody else removed it.
-                Err(Errno::NOENT) if matches!(parent, Parent::Branch(_)) => {}
-                Err(Errno::ISDIR) if matches!(parent, Parent::Branch(_)) => {
+                (Some(Errno::NOENT), Parent::Branch(_)) => {}
+                (Some(Errno::ISDIR), Parent::Branch(_)) => {
                     crew.push(Task::Enter(parent.enter(), name.clone()));
                 }
-                Err(error) => self.fail(parent, name, &error.into()),
+                _ => self.fail(parent, name, error.into()),
             }
         }
         parent.leave(self, crew);
     }
 
-    fn remove_directory(&self, parent: &Parent, name: &CString) {
+    fn remove_directory<F: Folder>(&self, parent: &Parent<F>, name: &CString) {
         match parent.directory().remove_directory(name) {
             Ok(()) => self.report.directories.add(1),
-            Err(error) => self.fail(parent, name, &error.into()),
+            Err(error) => self.fail(parent, name, error.into()),
         }
     }
 
     /// Ends a task of `branch`; the last one removes it, and goes on above.
-    fn leave(&self, mut branch: Branch, crew: &Crew<Task>) {
+    fn leave<F: Folder>(&self, mut branch: Branch<F>, crew: &Crew<Task<F>>) {
         while branch.leave() && self.finish(&branch, crew) {
             match &branch.above {
                 None => return,
@@ -201,17 +211,20 @@ impl<'a> Removal<'a> {
     }
 
     /// Removes a directory that nobody works on. Says whether it is over: not if it is listed once more.
-    fn finish(&self, branch: &Branch, crew: &Crew<Task>) -> bool {
+    fn finish<F: Folder>(&self, branch: &Branch<F>, crew: &Crew<Task<F>>) -> bool {
         if branch.has_failed() || self.stop.is_set() {
             branch.above.iter().for_each(|above| above.fail());
             return true;
         }
-        let place = &branch.data.place;
-        match place.directory.remove_directory(&place.name) {
-            Ok(()) => self.report.directories.add(1),
-            Err(Errno::NOENT) if branch.above.is_some() => {}
-            Err(Errno::NOTEMPTY | Errno::EXIST) => return self.finish_again(branch, crew),
-            Err(error) => {
+        let data = &branch.data;
+        let Err(error) = data.above.remove_directory(&data.name) else {
+            self.report.directories.add(1);
+            return true;
+        };
+        match errno_of(&error) {
+            Some(Errno::NOENT) if branch.above.is_some() => {}
+            Some(Errno::NOTEMPTY | Errno::EXIST) => return self.finish_again(branch, crew),
+            _ => {
                 self.report.fail_at("cannot remove", &branch.path(), error);
                 branch.above.iter().for_each(|above| above.fail());
             }
@@ -220,7 +233,7 @@ impl<'a> Removal<'a> {
     }
 
     /// Something is in it: a name that the listing left out while others were removed, or a new one.
-    fn finish_again(&self, branch: &Branch, crew: &Crew<Task>) -> bool {
+    fn finish_again<F: Folder>(&self, branch: &Branch<F>, crew: &Crew<Task<F>>) -> bool {
         let passes = branch.data.passes.fetch_add(1, Ordering::Relaxed) + 1;
         if passes < PASSES_MAX && branch.data.directory.rewind().is_ok() {
             crew.push(Task::List(branch.enter()));
@@ -234,7 +247,7 @@ impl<'a> Removal<'a> {
         true
     }
 
-    fn fail(&self, parent: &Parent, name: &CString, why: &Why) {
+    fn fail<F>(&self, parent: &Parent<F>, name: &CString, why: Why) {
         parent.fail();
         let path = match parent {
             Parent::Branch(branch) => branch.path_of(name),
@@ -246,7 +259,7 @@ impl<'a> Removal<'a> {
                 path.display()
             )),
             Why::Mounted => self.report.fail(safety::mounted(&path)),
-            Why::System(error) => self.report.fail_at("cannot remove", &path, *error),
+            Why::System(error) => self.report.fail_at("cannot remove", &path, error),
         }
     }
 }
@@ -255,17 +268,26 @@ impl<'a> Removal<'a> {
 enum Why {
     /// A file system is mounted on it.
     Mounted,
-    System(Errno),
+    System(io::Error),
 }
 
-impl From<Errno> for Why {
-    fn from(error: Errno) -> Self {
+impl From<io::Error> for Why {
+    fn from(error: io::Error) -> Self {
         Self::System(error)
     }
 }
 
-impl Parent {
-    fn directory(&self) -> &Arc<Directory> {
+impl<F> Clone for Parent<F> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Top(directory, path) => Self::Top(Arc::clone(directory), Arc::clone(path)),
+            Self::Branch(branch) => Self::Branch(Arc::clone(branch)),
+        }
+    }
+}
+
+impl<F> Parent<F> {
+    fn directory(&self) -> &Arc<F> {
         match self {
             Self::Top(directory, _) => directory,
             Self::Branch(branch) => &branch.data.directory,
@@ -279,7 +301,10 @@ impl Parent {
         self.clone()
     }
 
-    fn leave(&self, removal: &Removal<'_>, crew: &Crew<Task>) {
+    fn leave(&self, removal: &Removal<'_>, crew: &Crew<Task<F>>)
+    where
+        F: Folder,
+    {
         if let Self::Branch(branch) = self {
             removal.leave(Arc::clone(branch), crew);
         }
@@ -296,18 +321,18 @@ fn as_name(path: &Path) -> CString {
     c_string(path.as_os_str().as_bytes()).unwrap_or_default()
 }
 
-impl Job for Removal<'_> {
-    type Task = Task;
+impl<F: Folder> Job for Removing<'_, F> {
+    type Task = Task<F>;
 
-    fn run(&self, task: Task, crew: &Crew<Task>) {
+    fn run(&self, task: Task<F>, crew: &Crew<Task<F>>) {
         match task {
-            Task::Enter(parent, name) => self.enter(&parent, name, crew),
-            Task::List(branch) => self.list(branch, crew),
-            Task::Files(parent, names) => self.remove_files(&parent, &names, crew),
+            Task::Enter(parent, name) => self.removal.enter(&parent, name, crew),
+            Task::List(branch) => self.removal.list(branch, crew),
+            Task::Files(parent, names) => self.removal.remove_files(&parent, &names, crew),
         }
     }
 
     fn work(&self) -> u64 {
-        self.report.work()
+        self.removal.report.work()
     }
 }

@@ -2,12 +2,17 @@
 //!
 //! A directory is listed a page at a time; its files are removed in batches by whoever is free, and the directory
 //! itself by who leaves it last. What is dangerous is refused before anything is removed: the root, `.` and `..`,
-//! and whatever another file system is mounted on, unless the caller said that it may go.
+//! and whatever another file system is mounted on, unless the caller said that it may go. In a bucket there are no
+//! directories: [`objects`] lists and deletes.
 
+mod folder;
 mod job;
+pub mod objects;
 mod safety;
+mod volumes;
 
 use std::{
+    marker::PhantomData,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
@@ -16,13 +21,15 @@ use rustix::{fs::FileType, io::Errno};
 
 use crate::{
     Report, Stop, Threads,
-    local::{Place, kind_of},
+    local::{Directory, Place, kind_of},
     work::{Crew, Order},
 };
 
-use job::{Removal, Task};
+use folder::Named;
+use job::{Removal, Removing, Task};
 
 pub use safety::Refused;
+pub use volumes::{VolumePath, remove_in_volumes};
 
 /// What may be removed, and how.
 #[derive(Debug, Clone)]
@@ -45,10 +52,12 @@ pub struct Settings {
 
 /// Removes what `paths` name. What could not be removed stands in `report`.
 pub fn remove(paths: &[PathBuf], settings: &Settings, report: &Report, stop: &Stop) {
-    let job = Removal::new(settings, report, stop);
+    let removal = &Removal::new(settings, report, stop);
+    let kind = PhantomData;
+    let job = Removing { removal, kind };
     Crew::run(&job, settings.threads, Order::Newest, stop, |crew| {
         for path in paths {
-            match job.first(path) {
+            match removal.first(path) {
                 Ok(Some(task)) => drop(crew.submit(task)),
                 Ok(None) => {}
                 Err(refused) => report.fail(refused),
@@ -59,7 +68,7 @@ pub fn remove(paths: &[PathBuf], settings: &Settings, report: &Report, stop: &St
 
 impl Removal<'_> {
     /// What begins the removal of `path`; none if there is nothing to do.
-    fn first(&self, path: &Path) -> Result<Option<Task>, Refused> {
+    fn first(&self, path: &Path) -> Result<Option<Task<Directory>>, Refused> {
         safety::check_name(path)?;
         let failed = |error: std::io::Error| Refused::failed(path, &error);
         let place = match Place::of(path) {
@@ -80,7 +89,12 @@ impl Removal<'_> {
                 .then_some(None)
                 .ok_or_else(|| failed(Errno::NOTDIR.into()));
         }
-        Ok(Some(self.task_at(path, place, is_directory)))
+        let Place { directory, name } = place;
+        Ok(Some(self.task_at(
+            path,
+            directory,
+            Named { name, is_directory },
+        )))
     }
 
     fn is_forgiven(&self, error: &std::io::Error) -> bool {

@@ -22,6 +22,13 @@ impl Refused {
             reason(error)
         ))
     }
+
+    /// Everything in what `path` names.
+    pub(super) fn whole(path: impl fmt::Display) -> Self {
+        Self(format!(
+            "it is dangerous to remove everything in '{path}'; use --no-preserve-root to override this"
+        ))
+    }
 }
 
 impl fmt::Display for Refused {

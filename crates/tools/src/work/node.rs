@@ -68,6 +68,21 @@ impl<T> Node<T> {
         names.into_iter().rev().map(as_os_str).collect()
     }
 
+    /// The path of `name` in it from what the user named, whose own name is no part of it.
+    pub(crate) fn relative(&self, name: &CStr) -> Vec<u8> {
+        let mut names = vec![name.to_bytes()];
+        let mut node = self;
+        while let Some(above) = &node.above
+            && above.above.is_some()
+        {
+            names.push(node.name.to_bytes());
+            node = above;
+        }
+        // What is above is the user's own name, or where that lies.
+        names.reverse();
+        names.join(&b'/')
+    }
+
     /// The path of something in it.
     pub(crate) fn path_of(&self, name: &CStr) -> PathBuf {
         self.path().join(as_os_str(name))

@@ -154,7 +154,7 @@ impl Work {
 
     fn conclude(self, report: &Report, elapsed: Duration, is_stopped: bool) -> Outcome {
         let summary = report.summary();
-        for line in &summary.failures {
+        for line in summary.remarks.iter().chain(&summary.failures) {
             output::complain(&crate::legible::legible(line));
         }
         if self.json && !self.is_silent {

@@ -6,15 +6,21 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use penstock_tools::copy::{self, Preserve, Settings, Unchanged};
+use penstock_tools::{
+    copy::{self, Preserve, Settings, Unchanged},
+    direct,
+};
 
 use super::{
-    Work, exclude_arguments, json_argument, lettered, patterns, threads, threads_argument,
+    Work,
+    direct::{Opening, is_url},
+    exclude_arguments, json_argument, lettered, patterns, threads, threads_argument,
 };
 use crate::{
-    command_line::flag,
+    command_line::{self, flag},
     environment::Environment,
     failure::{Failure, Outcome},
+    options::Scope,
 };
 
 const EXAMPLES: &str = "\
@@ -22,6 +28,9 @@ Examples:
   parcp -P 16 --restore /data /backup/data           # a whole tree with everything that it has
   parcp --restore --delete /data /backup/data        # the same once more, and remove what went
   parcp -a --exclude '*.o' --exclude /cache /src /mnt # into /mnt/src, without some of it
+  parcp -P 64 -r /data s3://bucket/data              # into a bucket, without a mount
+  parcp --restore s3://bucket/data /back             # and out of it
+  parcp -a fileset://home/a s3://bucket/a            # from a fileset into a bucket
 
 Exit status: 0 all was copied, 1 something was not or changed while it was read, 130 interrupted.";
 
@@ -32,7 +41,8 @@ pub(crate) fn command() -> Command {
             "Copies SOURCE to TARGET, or several into the directory TARGET, by many threads. A copy has its name \
              only when it is whole. With -a or --restore what is there already with the same size and time is \
              not copied again, so that a copy that was cut off goes on where it was. What cannot be copied is told \
-             at the end.",
+             at the end. SOURCE and TARGET may be in buckets and filesets, which need no mount: s3://BUCKET[/PATH], \
+             oss://BUCKET[/PATH], file:///DIRECTORY and fileset://NAME[/PATH].",
         )
         .arg(
             Arg::new("path")
@@ -62,10 +72,19 @@ pub(crate) fn command() -> Command {
         .arg(lettered("verbose", 'v', "Tell of each file").action(ArgAction::SetTrue))
         .arg(threads_argument())
         .arg(json_argument())
+        .args(store_arguments())
         .after_help(EXAMPLES)
 }
 
-pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
+/// Options of stores and of the keys of filesets. `--checksum` is the one of copies: what an upload says of its bytes is
+/// set in the environment or the configuration file.
+fn store_arguments() -> Vec<Arg> {
+    let mut arguments = command_line::option_arguments(Scope::Fileset);
+    arguments.retain(|argument| argument.get_id() != "checksum");
+    arguments
+}
+
+pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let given = matches.get_many::<PathBuf>("path").unwrap_or_default();
     let mut sources: Vec<PathBuf> = given.cloned().collect();
     let target = sources.pop().unwrap_or_default();
@@ -76,6 +95,20 @@ pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
         tells_each: matches.get_flag("verbose") || settings.dry_run,
         ..Work::default()
     };
+    if sources.iter().chain([&target]).any(|path| is_url(path)) {
+        let opening = Opening {
+            given: command_line::given_by_name(matches, Scope::Fileset),
+            environment,
+            keeps_metadata: settings.preserve != Preserve::NOTHING,
+            is_exact: settings.exact,
+        };
+        let opened = opening.open(&sources, &target)?;
+        return work.run(|report, stop| {
+            direct::copy(&opened.sources, &opened.target, &settings, report, stop);
+            opened.shut_down(report);
+            Ok(())
+        });
+    }
     work.run(|report, stop| {
         copy::copy(&sources, &target, &settings, report, stop);
         Ok(())

@@ -5,10 +5,15 @@
 
 mod console;
 pub(crate) mod cp;
+mod direct;
 pub(crate) mod rm;
 pub(crate) mod tar;
 
-use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf};
+use std::{
+    ffi::OsString,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use penstock_tools::{Patterns, THREADS_MAX, Threads};
@@ -24,6 +29,19 @@ const PROGRAMS: [(&str, &str); 3] = [("parcp", "cp"), ("partar", "tar"), ("parrm
 pub(crate) fn find(program: &str) -> Option<&'static str> {
     let found = PROGRAMS.iter().find(|(name, _)| *name == program);
     found.map(|(_, command)| *command)
+}
+
+/// Refuses a path that names what is no file of this machine.
+fn check_local(path: &Path) -> Outcome {
+    let text = path.to_string_lossy();
+    let schemes = ["s3://", "oss://", "file://", "fileset://"];
+    match schemes.iter().any(|scheme| text.starts_with(scheme)) {
+        true => Err(Failure::usage(
+            format!("`{text}` is no path of this machine, and this is not done without a mount"),
+            "mount it, and name what is below the mount point; a local path that begins so is written with `./`",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// `-P N`.

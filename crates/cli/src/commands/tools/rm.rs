@@ -1,4 +1,7 @@
-//! `penstock rm`, `parrm`: removes trees by many threads.
+//! `penstock rm`, `parrm`: removes trees by many threads, also in filesets, and objects below paths in buckets.
+
+mod filesets;
+mod objects;
 
 use std::{
     io::{self, BufRead, IsTerminal, Write},
@@ -6,17 +9,31 @@ use std::{
 };
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use penstock_tools::remove::{self, Settings};
+use penstock_tools::{
+    Report, Stop,
+    remove::{self, Settings, objects::ObjectPath},
+};
 
+use self::objects::Buckets;
 use super::{Work, json_argument, lettered, threads, threads_argument};
 use crate::{
-    command_line::flag,
+    command_line::{self, flag},
     environment::Environment,
     failure::{Exit, Failure, Outcome},
+    options::Scope,
 };
 
 /// More names than this are asked about with `-I`, as rm(1) has it.
 const ASKED_ONCE_ABOVE: usize = 3;
+
+const EXAMPLES: &str = "\
+Examples:
+  parrm -rf -P 16 /mnt/nas/old
+  parrm -r s3://bucket/logs/2024 --region eu-west-1
+  parrm -rf -P 64 oss://bucket/tmp
+  parrm -r fileset://home/old
+
+Exit status: 0 all was removed, 1 something was not, 130 interrupted.";
 
 pub(crate) fn command() -> Command {
     Command::new("rm")
@@ -24,7 +41,11 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Removes files, and with -r directories and everything below them, by many threads. Never follows a \
              symbolic link. Refuses `/`, `.` and `..`, and directories on which a file system is mounted. What \
-             cannot be removed is told at the end.",
+             cannot be removed is told at the end.\n\nA PATH such as s3://BUCKET/a, oss://BUCKET/a or \
+             file:///DIRECTORY/a is in a bucket, which needs no mount: the object `a`, and with -r all whose keys \
+             begin with `a/`. -r asks before, and without a terminal needs -f. Unfinished uploads stay (`penstock \
+             uploads` shows them), and so do earlier versions where a bucket keeps them. fileset://NAME/a is in a fileset \
+             that is not mounted.",
         )
         .arg(
             Arg::new("path")
@@ -50,13 +71,14 @@ pub(crate) fn command() -> Command {
         )
         .arg(flag("one-file-system", "Skip directories on which another file system is mounted"))
         .arg(flag("cross-mounts", "Remove also what is in file systems mounted below PATH"))
-        .arg(flag("no-preserve-root", "Do not refuse `/`"))
+        .arg(flag("no-preserve-root", "Do not refuse `/`, a whole bucket or a whole fileset"))
         .arg(threads_argument())
         .arg(json_argument())
-        .after_help("Exit status: 0 all was removed, 1 something was not, 130 interrupted.")
+        .args(command_line::option_arguments(Scope::Fileset))
+        .after_help(EXAMPLES)
 }
 
-pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
+pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let settings = Settings {
         recursive: matches.get_flag("recursive"),
         directories: matches.get_flag("dir"),
@@ -74,7 +96,13 @@ pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
                 .with_exit(Exit::Failed),
         );
     }
+    let (in_buckets, paths): (Vec<_>, Vec<_>) =
+        paths.into_iter().partition(|path| objects::is_meant(path));
+    let in_buckets = Remote::open(&in_buckets, matches, environment)?;
     let paths = confirmed(paths, matches, settings.recursive)?;
+    let (in_filesets, paths): (Vec<_>, Vec<_>) =
+        paths.into_iter().partition(|path| filesets::is_meant(path));
+    let in_filesets = filesets::open(&in_filesets, matches, environment)?;
     let work = Work {
         done: "removed",
         json: matches.get_flag("json"),
@@ -82,13 +110,49 @@ pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
     };
     work.run(|report, stop| {
         remove::remove(&paths, &settings, report, stop);
+        if let Some(remote) = &in_buckets {
+            remote.remove(matches, report, stop);
+        }
+        if let Some(opened) = in_filesets {
+            filesets::remove(opened, &settings, report, stop);
+        }
         Ok(())
     })
 }
 
+/// Paths in buckets.
+struct Remote {
+    paths: Vec<ObjectPath>,
+    /// Where their requests run.
+    _buckets: Buckets,
+}
+
+impl Remote {
+    /// Opens the buckets that `paths` name, if there are any, and asks what there is to ask.
+    fn open(
+        paths: &[PathBuf],
+        matches: &ArgMatches,
+        environment: &Environment,
+    ) -> Outcome<Option<Self>> {
+        if paths.is_empty() {
+            return Ok(None);
+        }
+        objects::check(matches)?;
+        let mut buckets = Buckets::new(matches, environment)?;
+        let opened = paths.iter().map(|path| buckets.path(path));
+        let paths = objects::confirmed(opened.collect::<Outcome<_>>()?, matches)?;
+        let _buckets = buckets;
+        Ok(Some(Self { paths, _buckets }))
+    }
+
+    fn remove(&self, matches: &ArgMatches, report: &Report, stop: &Stop) {
+        remove::objects::remove(&self.paths, objects::settings(matches), report, stop);
+    }
+}
+
 /// What the user wants to remove after all.
 fn confirmed(paths: Vec<PathBuf>, matches: &ArgMatches, recursive: bool) -> Outcome<Vec<PathBuf>> {
-    if matches.get_flag("force") {
+    if matches.get_flag("force") || paths.is_empty() {
         return Ok(paths);
     }
     if matches.get_flag("ask-once") && (recursive || paths.len() > ASKED_ONCE_ABOVE) {

@@ -20,7 +20,7 @@ use penstock_tools::{
 };
 
 use super::{
-    Work, cp::umask, exclude_arguments, json_argument, lettered, patterns, threads,
+    Work, check_local, cp::umask, exclude_arguments, json_argument, lettered, patterns, threads,
     threads_argument,
 };
 use crate::{
@@ -198,6 +198,10 @@ pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
     let file = matches
         .get_one::<PathBuf>("file")
         .filter(|path| *path != Path::new("-"));
+    for name in ["path", "file", "directory"] {
+        let mut given = matches.get_many::<PathBuf>(name).unwrap_or_default();
+        given.try_for_each(|path| check_local(path))?;
+    }
     let is_create = matches.get_flag("create");
     let is_list = matches.get_flag("list");
     let work = Work {

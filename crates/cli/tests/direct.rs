@@ -1,0 +1,302 @@
+//! parcp from and to buckets and filesets without a mount.
+
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, SystemTime},
+};
+
+use penstock_devserver::{Fault, FaultRule, Operation, Server};
+use support::{BUCKET, Ended, Scratch, run, strict_server, succeed, wait_until, with_access};
+
+/// A tree with something of each kind.
+fn make_tree(scratch: &Scratch, files: usize) -> PathBuf {
+    let tree = scratch.folder("tree");
+    for directory in ["d/e", "empty"] {
+        fs::create_dir_all(tree.join(directory)).unwrap();
+    }
+    for number in 0..files {
+        fs::write(tree.join(format!("d/f{number}")), format!("file {number}")).unwrap();
+    }
+    fs::write(tree.join("large"), vec![7; 20 << 20]).unwrap();
+    fs::hard_link(tree.join("d/f0"), tree.join("again")).unwrap();
+    symlink("d/f1", tree.join("link")).unwrap();
+    fs::set_permissions(tree.join("d/f2"), fs::Permissions::from_mode(0o751)).unwrap();
+    let old = SystemTime::UNIX_EPOCH + Duration::from_nanos(1_000_000_000_123_456_789);
+    let file = fs::File::open(tree.join("d/f3")).unwrap();
+    file.set_modified(old).unwrap();
+    fs::File::open(tree.join("d/e"))
+        .unwrap()
+        .set_modified(old)
+        .unwrap();
+    tree
+}
+
+fn cp(scratch: &Scratch, server: &Server, arguments: &[&str]) -> Command {
+    let mut command = scratch.penstock();
+    with_access(&mut command, server)
+        .env("PENSTOCK_FILESET_DIR", scratch.path("filesets"))
+        .args(["cp", "-P", "8"])
+        .args(arguments);
+    command
+}
+
+fn make_fileset(scratch: &Scratch, server: &Server) {
+    let mut command = scratch.penstock();
+    with_access(&mut command, server).env("PENSTOCK_FILESET_DIR", scratch.path("filesets"));
+    let store = format!("s3://{BUCKET}/fileset");
+    succeed(command.args(["fileset", "create", "home", "--store", &store]));
+}
+
+/// What `stat` says of everything in a tree that a copy keeps, and its content.
+fn described(tree: &Path) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut waiting = vec![tree.to_owned()];
+    while let Some(path) = waiting.pop() {
+        let stat = fs::symlink_metadata(&path).unwrap();
+        let name = path.strip_prefix(tree).unwrap().display().to_string();
+        let (mode, time) = (stat.mode(), (stat.mtime(), stat.mtime_nsec()));
+        let content = match stat.file_type() {
+            kind if kind.is_file() => format!("{:?}", crc(&fs::read(&path).unwrap())),
+            kind if kind.is_symlink() => fs::read_link(&path).unwrap().display().to_string(),
+            _ => {
+                let entries = fs::read_dir(&path).unwrap();
+                waiting.extend(entries.map(|entry| entry.unwrap().path()));
+                String::new()
+            }
+        };
+        lines.push(format!("{name} {mode:o} {time:?} {content}"));
+    }
+    lines.sort();
+    lines
+}
+
+fn crc(bytes: &[u8]) -> (usize, u64) {
+    let sum = bytes.iter().fold(0_u64, |sum, byte| {
+        sum.wrapping_mul(31).wrapping_add(u64::from(*byte))
+    });
+    (bytes.len(), sum)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn count(ended: &str, field: &str) -> u64 {
+    let value: serde_json::Value = serde_json::from_str(ended).unwrap();
+    value[field].as_u64().unwrap()
+}
+
+/// There and back, twice; then as a mirror.
+fn goes_both_ways(scratch: &Scratch, server: &Server, url: &str) -> PathBuf {
+    let tree = make_tree(scratch, 60);
+    let back = scratch.path("back");
+    let copy = |from: &str, to: &str| {
+        let arguments = ["--restore", "--delete", "--json", from, to];
+        succeed(&mut cp(scratch, server, &arguments))
+    };
+    assert_eq!(count(&copy(text(&tree), url), "files"), 63);
+    assert_eq!(count(&copy(text(&tree), url), "files"), 0);
+    copy(url, text(&back));
+    assert_eq!(described(&tree), described(&back));
+    assert_eq!(count(&copy(url, text(&back)), "files"), 0);
+    fs::remove_file(tree.join("d/f5")).unwrap();
+    fs::remove_dir(tree.join("empty")).unwrap();
+    fs::write(tree.join("d/f6"), "longer than before").unwrap();
+    let mirrored = copy(text(&tree), url);
+    assert_eq!(
+        (count(&mirrored, "files"), count(&mirrored, "removed")),
+        (1, 2)
+    );
+    copy(url, text(&back));
+    assert_eq!(described(&tree), described(&back));
+    back
+}
+
+#[test]
+fn a_tree_goes_into_a_bucket_and_comes_back_as_it_was() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let back = goes_both_ways(&scratch, &server, &format!("s3://{BUCKET}/data"));
+    assert_eq!(fs::metadata(back.join("again")).unwrap().nlink(), 1);
+    let slashed = format!("oss://{BUCKET}/data/");
+    let again = scratch.path("again");
+    succeed(&mut cp(
+        &scratch,
+        &server,
+        &["--restore", &slashed, text(&again)],
+    ));
+    assert_eq!(described(&back.join("d")), described(&again.join("d")));
+}
+
+#[test]
+fn a_tree_goes_into_a_fileset_and_comes_back_with_its_hard_links() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    make_fileset(&scratch, &server);
+    let back = goes_both_ways(&scratch, &server, "fileset://home/a");
+    assert_eq!(fs::metadata(back.join("again")).unwrap().nlink(), 2);
+    let bucket = format!("s3://{BUCKET}/b");
+    succeed(&mut cp(
+        &scratch,
+        &server,
+        &["-a", "fileset://home/a", &bucket],
+    ));
+    let last = scratch.path("last");
+    succeed(&mut cp(
+        &scratch,
+        &server,
+        &["--restore", &bucket, text(&last)],
+    ));
+    assert_eq!(described(&back), described(&last));
+}
+
+#[test]
+fn a_new_file_is_one_put_and_a_read_one_is_one_get() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let tree = scratch.folder("many");
+    for number in 0..200 {
+        fs::write(tree.join(number.to_string()), [7; 4096]).unwrap();
+    }
+    let url = format!("s3://{BUCKET}/many");
+    server.reset_counters();
+    succeed(&mut cp(&scratch, &server, &["-r", text(&tree), &url]));
+    let total = server
+        .counters()
+        .requests
+        .values()
+        .flat_map(|by| by.values())
+        .sum::<u64>();
+    assert!(total < 210, "{total} requests for 200 files");
+    server.reset_counters();
+    succeed(&mut cp(
+        &scratch,
+        &server,
+        &["-r", &url, text(&scratch.path("back"))],
+    ));
+    let total = server
+        .counters()
+        .requests
+        .values()
+        .flat_map(|by| by.values())
+        .sum::<u64>();
+    assert!(total < 210, "{total} requests for 200 files");
+}
+
+#[test]
+fn what_cannot_be_written_is_told_and_nothing_of_it_is_there() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let tree = make_tree(&scratch, 5);
+    let denied = Fault::Status {
+        status: 403,
+        code: "AccessDenied".to_owned(),
+    };
+    let rule = FaultRule::new(denied.clone()).on(&[Operation::UploadPart]);
+    server.faults().add(rule);
+    server.faults().add(
+        FaultRule::new(denied)
+            .on(&[Operation::PutObject])
+            .below("x/d/f3"),
+    );
+    let url = format!("s3://{BUCKET}/x");
+    let ended = run(&mut cp(&scratch, &server, &["-a", text(&tree), &url]));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    for name in ["large", "d/f3"] {
+        let path = text(&tree.join(name)).to_owned();
+        assert!(
+            ended.err.contains(&format!("cannot copy '{path}'")),
+            "{ended:?}"
+        );
+    }
+    assert!(!ended.err.contains("could not be saved"), "{ended:?}");
+    let keys = keys(&scratch, &server, "x");
+    assert!(
+        keys.contains("d/f2") && !keys.contains("d/f3") && !keys.contains("large"),
+        "{keys}"
+    );
+    server.faults().clear();
+    succeed(&mut cp(
+        &scratch,
+        &server,
+        &["--restore", text(&tree), &url],
+    ));
+    let back = scratch.path("back");
+    succeed(&mut cp(
+        &scratch,
+        &server,
+        &["--restore", &url, text(&back)],
+    ));
+    assert_eq!(described(&tree), described(&back));
+}
+
+fn keys(scratch: &Scratch, server: &Server, prefix: &str) -> String {
+    let source = format!("s3://{BUCKET}/{prefix}");
+    let mut command = scratch.penstock();
+    run(with_access(&mut command, server).args(["ls", "-R", &source])).out
+}
+
+/// Ends a copy in the middle with a signal, and copies once more.
+fn goes_on_after(signal: &str, url: &str, scratch: &Scratch, server: &Server) -> Option<i32> {
+    let tree = make_tree(scratch, 300);
+    server.faults().set_latency(Duration::from_millis(20));
+    let mut copying = cp(scratch, server, &["--restore", text(&tree), url]);
+    let mut copying = copying.stderr(Stdio::null()).spawn().unwrap();
+    wait_until("some are copied", || {
+        keys(scratch, server, "").lines().count() > 20
+    });
+    let id = copying.id().to_string();
+    succeed(Command::new("kill").args([signal, &id]));
+    let code = copying.wait().unwrap().code();
+    server.faults().set_latency(Duration::ZERO);
+    succeed(&mut cp(scratch, server, &["--restore", text(&tree), url]));
+    let back = scratch.path("back");
+    succeed(&mut cp(scratch, server, &["--restore", url, text(&back)]));
+    assert_eq!(described(&tree), described(&back));
+    code
+}
+
+#[test]
+fn a_copy_that_is_killed_goes_on_where_it_was() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    goes_on_after("-KILL", &format!("s3://{BUCKET}/x"), &scratch, &server);
+}
+
+#[test]
+fn a_copy_that_is_interrupted_says_so_and_goes_on() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let code = goes_on_after("-INT", &format!("s3://{BUCKET}/x"), &scratch, &server);
+    assert_eq!(code, Some(130));
+}
+
+#[test]
+fn what_cannot_be_right_is_refused_in_one_line() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    make_fileset(&scratch, &server);
+    let tree = make_tree(&scratch, 5);
+    let data = format!("s3://{BUCKET}/data");
+    succeed(&mut cp(
+        &scratch,
+        &server,
+        &["-r", "--exclude", "link", text(&tree), &data],
+    ));
+    let refused = |arguments: &[&str], why: &str| {
+        let ended: Ended = run(&mut cp(&scratch, &server, arguments));
+        assert_ne!(ended.code, Some(0), "{arguments:?}");
+        assert!(ended.err.contains(why), "{arguments:?}: {ended:?}");
+    };
+    refused(&["-r", &data, &format!("{data}/x")], "in its own source");
+    refused(&["-r", "gopher://x/y", text(&tree)], "is no source");
+    refused(&["-r", &format!("{data}x"), text(&tree)], "No such file");
+    refused(&["-r", &format!("{data}x/"), text(&tree)], "No such file");
+    refused(&[&data, text(&tree)], "-r not specified");
+    refused(
+        &["-r", "fileset://none/x", text(&tree)],
+        "no fileset `none`",
+    );
+    let inside = format!("file://{}/d/e", text(&tree));
+    refused(&["-r", text(&tree), &inside], "in its own source");
+}

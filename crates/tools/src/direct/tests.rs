@@ -1,0 +1,190 @@
+use std::{
+    collections::BTreeMap,
+    ffi::CString,
+    fs,
+    os::unix::fs::{MetadataExt, symlink},
+    path::Path,
+    sync::Arc,
+};
+
+use penstock_vfs::{Detail, FileKind, Identity};
+use penstock_vfs_conformance::MemoryVolume;
+use tokio::runtime::{Builder, Runtime};
+
+use super::*;
+use crate::{
+    Patterns, Threads,
+    copy::{Preserve, Unchanged},
+    volume::{VolumeDirectory, VolumeTree},
+};
+
+/// A volume in memory and a folder of this machine.
+struct Bed {
+    tree: VolumeTree,
+    folder: tempfile::TempDir,
+    _runtime: Runtime,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let mut runtime = Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).build().unwrap();
+        let volume = Arc::new(MemoryVolume::new());
+        Self {
+            tree: VolumeTree::new(volume, Identity::root(), runtime.handle().clone()),
+            folder: tempfile::tempdir().unwrap(),
+            _runtime: runtime,
+        }
+    }
+
+    fn local(&self, name: &str) -> Place {
+        Place::Local(self.folder.path().join(name))
+    }
+
+    fn volume(&self, path: &str) -> Place {
+        let names = path.split('/').filter(|name| !name.is_empty());
+        let path: Vec<_> = names.map(|name| CString::new(name).unwrap()).collect();
+        Place::Volume(VolumePlace {
+            tree: self.tree.clone(),
+            keeps_metadata: true,
+            shown: format!("volume://{path:?}"),
+            name: path.last().cloned().unwrap_or_else(|| c"volume".to_owned()),
+            path,
+            is_directory: false,
+        })
+    }
+
+    fn make_tree(&self) {
+        let top = self.folder.path().join("a");
+        fs::create_dir_all(top.join("d/e")).unwrap();
+        fs::write(top.join("d/one"), "one").unwrap();
+        fs::write(top.join("d/two.o"), vec![3; 3 << 20]).unwrap();
+        fs::hard_link(top.join("d/one"), top.join("also")).unwrap();
+        symlink("d/one", top.join("link")).unwrap();
+    }
+
+    fn copy(&self, from: &Place, to: &Place, settings: &Settings) -> crate::Summary {
+        let report = Report::default();
+        copy(
+            std::slice::from_ref(from),
+            to,
+            settings,
+            &report,
+            &Stop::default(),
+        );
+        report.summary()
+    }
+
+    /// Every path in the volume with its kind and size.
+    fn listed(&self) -> BTreeMap<String, (FileKind, u64)> {
+        let mut all = BTreeMap::new();
+        list("", &self.tree.root().unwrap(), &mut all);
+        all
+    }
+}
+
+fn list(path: &str, directory: &Arc<VolumeDirectory>, all: &mut BTreeMap<String, (FileKind, u64)>) {
+    for entry in directory.list(None, Detail::Attributes).unwrap() {
+        let path = format!("{path}/{}", entry.name.to_str().unwrap());
+        let attributes = &entry.attributes;
+        all.insert(path.clone(), (attributes.kind, attributes.size));
+        if attributes.kind == FileKind::Directory {
+            list(&path, &directory.open_in(&entry.name).unwrap(), all);
+        }
+    }
+}
+
+fn everything() -> Settings {
+    Settings {
+        recursive: true,
+        one_file_system: true,
+        preserve: Preserve::ALL,
+        unchanged: Unchanged::ByTime,
+        exact: true,
+        delete: false,
+        update: false,
+        dry_run: false,
+        verify: true,
+        exclude: Patterns::default(),
+        umask: 0o022,
+        threads: Threads::Fixed(4),
+    }
+}
+
+fn assert_done(summary: &crate::Summary, files: u64) {
+    assert_eq!(summary.failures, Vec::<String>::new());
+    assert_eq!((summary.files, summary.failed), (files, 0), "{summary:?}");
+}
+
+#[test]
+fn what_is_there_and_the_same_is_not_copied_again() {
+    let bed = Bed::new();
+    bed.make_tree();
+    let (from, to) = (bed.local("a"), bed.volume("copy"));
+    assert_done(&bed.copy(&from, &to, &everything()), 4);
+    assert_done(&bed.copy(&from, &to, &everything()), 0);
+    assert_done(&bed.copy(&to, &bed.local("back"), &everything()), 4);
+    let of = |path: &str| fs::symlink_metadata(bed.folder.path().join(path)).unwrap();
+    assert_eq!(of("back/also").ino(), of("back/d/one").ino());
+    assert_eq!(
+        of("back/d/two.o").mtime_nsec(),
+        of("a/d/two.o").mtime_nsec()
+    );
+    assert_done(&bed.copy(&to, &bed.volume("third"), &everything()), 4);
+    let listed = bed.listed();
+    assert_eq!(listed["/third/d/two.o"], (FileKind::Regular, 3 << 20));
+    assert!(
+        listed.keys().all(|path| !path.contains(".parcp-")),
+        "{listed:?}"
+    );
+}
+
+#[test]
+fn a_mirror_loses_what_its_source_lost_but_what_patterns_leave_out() {
+    let bed = Bed::new();
+    bed.make_tree();
+    let (from, to) = (bed.local("a"), bed.volume("copy"));
+    assert_done(&bed.copy(&from, &to, &everything()), 4);
+    let top = bed.folder.path().join("a");
+    for gone in ["also", "d/one", "d/two.o"] {
+        fs::remove_file(top.join(gone)).unwrap();
+    }
+    fs::remove_dir(top.join("d/e")).unwrap();
+    let mut settings = everything();
+    settings.delete = true;
+    settings.exclude.add(b"*.o").unwrap();
+    let summary = bed.copy(&from, &to, &settings);
+    assert_done(&summary, 0);
+    assert_eq!(summary.removed, 3);
+    let left: Vec<_> = bed.listed().into_keys().collect();
+    assert_eq!(left, ["/copy", "/copy/d", "/copy/d/two.o", "/copy/link"]);
+}
+
+#[test]
+fn a_dry_run_tells_and_does_nothing() {
+    let bed = Bed::new();
+    bed.make_tree();
+    let mut settings = everything();
+    settings.dry_run = true;
+    assert_done(
+        &bed.copy(&bed.local("a"), &bed.volume("copy"), &settings),
+        4,
+    );
+    assert_eq!(bed.listed(), BTreeMap::new());
+}
+
+#[test]
+fn a_directory_goes_below_one_that_is_there_and_never_into_itself() {
+    let bed = Bed::new();
+    bed.make_tree();
+    let mut settings = everything();
+    settings.exact = false;
+    assert_done(&bed.copy(&bed.local("a"), &bed.volume(""), &settings), 4);
+    assert_done(&bed.copy(&bed.local("a"), &bed.volume("a"), &settings), 4);
+    assert!(bed.listed().contains_key("/a/a/d/one"));
+    let refused = bed.copy(&bed.volume("a"), &bed.volume("a/d"), &settings);
+    assert!(refused.failures[0].contains("into itself"), "{refused:?}");
+    let missing = bed.copy(&bed.volume("none"), &bed.local("x"), &settings);
+    assert!(missing.failures[0].contains("No such file"), "{missing:?}");
+    assert!(!Path::new(&bed.folder.path().join("x")).exists());
+}
