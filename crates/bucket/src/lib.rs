@@ -46,6 +46,7 @@ mod volume;
 mod write_back;
 
 pub use content_type::ContentTypes;
+pub use metrics::HIDDEN_REASONS;
 pub use penstock_transfer::staging::{
     AT_ONCE_DEFAULT, MAX_DIRTY_DEFAULT, PUT_MAX_DEFAULT, Staging, StagingError, StagingSettings,
     has_unsaved,

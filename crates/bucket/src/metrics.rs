@@ -7,6 +7,10 @@ use std::sync::{
 
 use penstock_base::metrics::{Counter, Registry, table};
 
+/// Why an entry of a listing is not shown, as `bucket_hidden_entries_total` says it: no file can have the name, or a
+/// directory has it.
+pub const HIDDEN_REASONS: [&str; 2] = ["name", "directory_of_same_name"];
+
 /// Counters of one mount.
 #[derive(Debug)]
 pub(crate) struct BucketMetrics {
@@ -35,8 +39,8 @@ impl BucketMetrics {
             |reason| registry.counter(&table::BUCKET_HIDDEN_ENTRIES, &[("reason", reason)]);
         let lookups = |answer| registry.counter(&table::BUCKET_LOOKUPS, &[("answer", answer)]);
         Self {
-            hidden_names: hidden("name"),
-            hidden_files: hidden("directory_of_same_name"),
+            hidden_names: hidden(HIDDEN_REASONS[0]),
+            hidden_files: hidden(HIDDEN_REASONS[1]),
             ignored_changes: counter(&table::BUCKET_IGNORED_CHANGES),
             stale_reads: counter(&table::BUCKET_STALE_READS),
             lookups_remembered: lookups("remembered"),

@@ -233,6 +233,52 @@ fn what_cannot_be_written_is_told_and_nothing_of_it_is_there() {
     assert_eq!(described(&tree), described(&back));
 }
 
+#[test]
+fn an_object_that_could_not_be_replaced_stays() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let file = scratch.file("o", "old");
+    let url = format!("s3://{BUCKET}/o");
+    succeed(&mut cp(&scratch, &server, &[text(&file), &url]));
+    let denied = Fault::Status {
+        status: 403,
+        code: "AccessDenied".to_owned(),
+    };
+    let rule = FaultRule::new(denied).on(&[Operation::PutObject]);
+    server.faults().add(rule);
+    fs::write(&file, "newer").unwrap();
+    let ended = run(&mut cp(&scratch, &server, &[text(&file), &url]));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let stored = server.data().get(BUCKET, "o").expect("it is there");
+    assert_eq!(stored, b"old");
+}
+
+#[test]
+fn a_mirror_does_not_remove_the_source_that_lies_in_it() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let file = scratch.file("f", "text");
+    let inner = format!("s3://{BUCKET}/x/a/f");
+    succeed(&mut cp(&scratch, &server, &["-r", text(&file), &inner]));
+    let (source, target) = (format!("s3://{BUCKET}/x/a"), format!("s3://{BUCKET}/x"));
+    let mirror = ["--restore", "--delete", &source, &target];
+    let ended = run(&mut cp(&scratch, &server, &mirror));
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.err.contains("lies in the target"), "{ended:?}");
+    assert!(server.data().get(BUCKET, "x/a/f").is_some());
+}
+
+#[test]
+fn objects_that_no_file_can_show_are_told_as_not_copied() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    for key in ["d//dbl", "d/m", "d/m/in", "d/ok"] {
+        server.data().put(BUCKET, key, b"text").expect("room");
+    }
+    let (source, back) = (format!("s3://{BUCKET}/d"), scratch.path("back"));
+    let ended = run(&mut cp(&scratch, &server, &["-r", &source, text(&back)]));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.err.contains("2 entries of listings"), "{ended:?}");
+    assert_eq!(fs::read(back.join("ok")).unwrap(), b"text");
+}
+
 fn keys(scratch: &Scratch, server: &Server, prefix: &str) -> String {
     let source = format!("s3://{BUCKET}/{prefix}");
     let mut command = scratch.penstock();

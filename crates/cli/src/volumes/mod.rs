@@ -21,6 +21,7 @@ use penstock_base::{
     run_blocking,
 };
 use penstock_block::Contents;
+use penstock_bucket::HIDDEN_REASONS;
 use penstock_fileset::FilesetVolume;
 use penstock_transfer::DiskCache;
 use penstock_vfs::{Unsaved, UnsavedItem, Volume};
@@ -142,6 +143,16 @@ impl OpenedVolume {
     pub(crate) fn sent(&self) -> u64 {
         let sent = self.registry.counter(&metrics::OBJECT_SENT_BYTES, &[]);
         sent.value()
+    }
+
+    /// How often a listing had an entry that no file can show, since it was opened.
+    pub(crate) fn hidden(&self) -> u64 {
+        let counters = HIDDEN_REASONS.map(|reason| {
+            let labels = [("reason", reason)];
+            self.registry
+                .counter(&metrics::BUCKET_HIDDEN_ENTRIES, &labels)
+        });
+        counters.iter().map(|counter| counter.value()).sum()
     }
 
     /// Lets go of the cache, when all doors are closed.

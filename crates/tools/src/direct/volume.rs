@@ -266,6 +266,7 @@ impl Target for VolumeTarget {
             temporary,
             node: Arc::new(node),
             file: Some(file),
+            is_stored: false,
             is_published: false,
         }))
     }
@@ -353,6 +354,8 @@ struct VolumeWritten {
     node: Arc<VolumeNode>,
     /// None once it is finished.
     file: Option<VolumeFile>,
+    /// It was finished, and that went well: what has the name in a bucket is this.
+    is_stored: bool,
     is_published: bool,
 }
 
@@ -382,7 +385,9 @@ impl Written for VolumeWritten {
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        self.file.take().map_or(Ok(()), VolumeFile::finish)
+        self.file.take().map_or(Ok(()), VolumeFile::finish)?;
+        self.is_stored = true;
+        Ok(())
     }
 
     fn content(&self) -> io::Result<Box<dyn Content>> {
@@ -406,11 +411,11 @@ impl Drop for VolumeWritten {
         if self.is_published {
             return;
         }
-        let is_stored = self.file.is_none();
         // What is open is given up.
         self.file = None;
         let left = self.temporary.as_ref();
-        if let Some(left) = left.or_else(|| is_stored.then_some(&self.name)) {
+        // What could not be stored left in its place what was there.
+        if let Some(left) = left.or_else(|| self.is_stored.then_some(&self.name)) {
             let _ = self.directory.remove_file(left);
         }
     }

@@ -101,6 +101,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             environment,
             keeps_metadata: settings.preserve != Preserve::NOTHING,
             is_exact: settings.exact,
+            deletes: settings.delete,
         };
         let opened = opening.open(&sources, &target)?;
         return work.run(|report, stop| {

@@ -165,6 +165,7 @@ impl Url {
     fn of_bucket(text: &str) -> Outcome<Self> {
         stores::parse(text)?;
         let (scheme, rest) = text.split_once("://").unwrap_or_default();
+        refuse_no_names(text, rest)?;
         let mut names = names_in(rest);
         let name = names.last().cloned().unwrap_or_default();
         let is_named = names.len() > 1;
@@ -184,6 +185,19 @@ impl Url {
     }
 }
 
+/// Refuses keys with names that no file can have: without those it would be another key.
+fn refuse_no_names(shown: &str, path: &str) -> Outcome {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let is_none = |name: &str| matches!(name, "" | "." | "..");
+    match path.split('/').skip(1).any(is_none) {
+        true => Err(Failure::usage(
+            format!("`{shown}` has an empty name, `.` or `..` in its path, which no file can have"),
+            "rename the object in the store, or name what is above it",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// The places that a command line names, with the volumes that they are in.
 pub(super) struct Opened {
     pub(super) sources: Vec<Place>,
@@ -197,6 +211,8 @@ struct OpenVolume {
     url: String,
     tree: VolumeTree,
     volume: OpenedVolume,
+    /// Something is copied from it.
+    is_source: bool,
 }
 
 /// How volumes are opened.
@@ -209,6 +225,8 @@ pub(super) struct Opening<'a> {
     pub(super) keeps_metadata: bool,
     /// The source becomes the target.
     pub(super) is_exact: bool,
+    /// What the source has not is removed from the target.
+    pub(super) deletes: bool,
 }
 
 impl Opening<'_> {
@@ -220,7 +238,7 @@ impl Opening<'_> {
             .collect::<Outcome<_>>()?;
         let into = Named::of(target)?;
         for source in &named {
-            refuse_overlap(source, &into, self.is_exact)?;
+            refuse_overlap(source, &into, (self.is_exact, self.deletes))?;
         }
         let runtime = Builder::new_multi_thread()
             .enable_all()
@@ -233,28 +251,30 @@ impl Opening<'_> {
             volumes: Vec::new(),
             runtime,
         };
-        opened.target = self.place(&mut opened, into)?;
+        opened.target = self.place(&mut opened, into, false)?;
         for source in named {
-            let place = self.place(&mut opened, source)?;
+            let place = self.place(&mut opened, source, true)?;
             opened.sources.push(place);
         }
         Ok(opened)
     }
 
-    fn place(&self, opened: &mut Opened, named: Named) -> Outcome<Place> {
+    fn place(&self, opened: &mut Opened, named: Named, is_source: bool) -> Outcome<Place> {
         let url = match named {
             Named::Local(path) => return Ok(Place::Local(path)),
             Named::Volume(url) => url,
         };
         let at = opened.volumes.iter().position(|one| one.url == url.volume);
-        let volume = match at {
-            Some(at) => &opened.volumes[at],
+        let at = match at {
+            Some(at) => at,
             None => {
                 let volume = self.open_volume(&opened.runtime, &url)?;
                 opened.volumes.push(volume);
-                &opened.volumes[opened.volumes.len() - 1]
+                opened.volumes.len() - 1
             }
         };
+        let volume = &mut opened.volumes[at];
+        volume.is_source |= is_source;
         let names = url.path.into_iter().map(c_string);
         Ok(Place::Volume(VolumePlace {
             tree: volume.tree.clone(),
@@ -296,6 +316,7 @@ impl Opening<'_> {
             url: url.volume.clone(),
             tree: VolumeTree::new(Arc::clone(files), by, runtime.handle().clone()),
             volume,
+            is_source: false,
         })
     }
 
@@ -377,8 +398,8 @@ fn unknown(shown: &str) -> Failure {
     )
 }
 
-/// Refuses a source that the copy would lie in. What is in one volume is looked at again once that is open.
-fn refuse_overlap(source: &Named, target: &Named, is_exact: bool) -> Outcome {
+/// Refuses a source that the copy would lie in, and one that a mirror would remove. What is in one volume is looked at again once that is open.
+fn refuse_overlap(source: &Named, target: &Named, (is_exact, deletes): (bool, bool)) -> Outcome {
     if matches!((source, target), (Named::Local(_), Named::Local(_))) {
         return Ok(());
     }
@@ -394,7 +415,26 @@ fn refuse_overlap(source: &Named, target: &Named, is_exact: bool) -> Outcome {
             "name another TARGET",
         ));
     }
+    if deletes && source_names.starts_with(&copy) {
+        return Err(Failure::usage(
+            "the source lies in the target, where --delete would remove it",
+            "name another TARGET, or leave out --delete",
+        ));
+    }
     Ok(())
+}
+
+impl OpenVolume {
+    /// What cannot be shown as a file was not copied, and is no less of the source for that.
+    fn tell_hidden(&self, report: &Report) {
+        let hidden = self.volume.hidden();
+        if hidden > 0 {
+            report.fail(format_args!(
+                "'{}': {hidden} entries of listings cannot be shown as files and were not copied",
+                self.url
+            ));
+        }
+    }
 }
 
 impl Opened {
@@ -409,6 +449,9 @@ impl Opened {
         for open in &volumes {
             for (path, error) in open.tree.shut_down() {
                 report.fail(format_args!("'{}/{path}': {error}", open.url));
+            }
+            if open.is_source {
+                open.tell_hidden(report);
             }
             open.volume.close();
         }
@@ -468,10 +511,12 @@ mod tests {
 
     #[test]
     fn a_copy_into_its_own_source_is_refused() {
-        let refuses = |source: &str, target: &str, is_exact| {
+        let refuses_with = |source: &str, target: &str, how| {
             let named = |text| Named::of(Path::new(text)).expect("named");
-            refuse_overlap(&named(source), &named(target), is_exact).is_err()
+            refuse_overlap(&named(source), &named(target), how).is_err()
         };
+        let refuses =
+            |source: &str, target: &str, is_exact| refuses_with(source, target, (is_exact, false));
         assert!(refuses("s3://bkt/a", "s3://bkt/a/b", false));
         assert!(refuses("s3://bkt/a", "s3://bkt/a", true));
         assert!(refuses("s3://bkt/x/a", "s3://bkt/x", false));
@@ -479,5 +524,34 @@ mod tests {
         assert!(!refuses("s3://bkt/a", "s3://bkt/ab", false));
         assert!(!refuses("s3://bkt/a", "oss://bkt/a/b", false));
         assert!(refuses("/nowhere/a", "file:///nowhere/a/b", false));
+        for (source, target) in [
+            ("s3://bkt/x/a", "s3://bkt/x"),
+            ("s3://bkt/x/a/", "s3://bkt/x/"),
+            ("/nowhere/x/a", "file:///nowhere/x"),
+            ("file:///nowhere/x/a", "/nowhere/x"),
+            ("fileset://home/x/a", "fileset://home/x"),
+        ] {
+            assert!(
+                refuses_with(source, target, (true, true)),
+                "{source} {target}"
+            );
+            assert!(
+                !refuses_with(source, target, (true, false)),
+                "{source} {target}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_key_with_names_that_no_file_has_is_not_taken_for_another() {
+        for text in [
+            "s3://bkt/a//b",
+            "s3://bkt//a",
+            "s3://bkt/a/../b",
+            "oss://bkt/./a",
+            "s3://bkt/a//",
+        ] {
+            assert!(Url::parse(text).is_err(), "{text}");
+        }
     }
 }

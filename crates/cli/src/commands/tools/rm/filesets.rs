@@ -42,6 +42,7 @@ pub(super) fn open(
         environment,
         keeps_metadata: false,
         is_exact: false,
+        deletes: false,
     };
     opening.open(paths, Path::new(NO_TARGET)).map(Some)
 }
