@@ -17,7 +17,7 @@
 //!
 //! | driver | what it is for |
 //! |---|---|
-//! | [`MemoryEngine`] | tests |
+//! | [`MemoryEngine`], [`MemorySession`] | tests: of one process, and of several that have the same keys |
 //! | [`EmbeddedEngine`] | one machine, no server: a log of our own before a B-tree |
 //! | [`ShippedEngine`] | the same, whose log is in a bucket too, so that it survives the loss of its machine |
 //! | [`PostgresEngine`] | one machine at a time, and keys in a database that somebody else looks after |
@@ -27,6 +27,7 @@ mod embedded;
 mod error;
 mod layers;
 mod memory;
+mod peers;
 mod postgres;
 mod record;
 mod shipped;
@@ -42,7 +43,8 @@ use bytes::Bytes;
 
 pub use embedded::{EmbeddedEngine, EmbeddedSettings};
 pub use error::{EngineError, EngineResult};
-pub use memory::MemoryEngine;
+pub use memory::{MemoryEngine, MemorySession};
+pub use peers::{Changed, Moment, Peers, SessionId, SessionRecord};
 pub use postgres::{
     PostgresAddress, PostgresEngine, PostgresSettings, has_tables, password_in, remove_tables,
 };
@@ -174,6 +176,11 @@ pub trait Engine: Debug + Send + Sync + 'static {
 
     /// Makes all durable and lets go of what one process at a time may have.
     async fn close(&self) -> EngineResult<()>;
+
+    /// The others who may change the same keys at the same time, where an engine allows that.
+    fn peers(&self) -> Option<&dyn Peers> {
+        None
+    }
 }
 
 /// Something to which keys and values refer, and which must be durable before they are.

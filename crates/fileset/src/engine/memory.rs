@@ -1,9 +1,12 @@
-//! An engine that keeps everything in memory, for tests.
+//! Engines that keep everything in memory, for tests.
+
+mod sessions;
 
 use std::sync::{PoisonError, RwLock};
 
 use async_trait::async_trait;
 
+pub use self::sessions::MemorySession;
 use super::{
     Engine, EngineResult, Operation, Query, Verdict,
     draft::Draft,
@@ -27,14 +30,10 @@ impl Engine for MemoryEngine {
     async fn run(&self, mut operation: Operation) -> EngineResult<()> {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         let mut draft = Draft::new(vec![&*keys]);
-        if operation(&mut draft) == Verdict::Discard {
-            return Ok(());
-        }
-        for (key, value) in draft.into_changes() {
-            match value {
-                Some(value) => keys.insert(key, Some(value)),
-                None => keys.remove(&key),
-            };
+        let verdict = operation(&mut draft);
+        let changes = draft.into_changes();
+        if verdict == Verdict::Keep {
+            make(&mut keys, changes);
         }
         Ok(())
     }
@@ -45,5 +44,15 @@ impl Engine for MemoryEngine {
 
     async fn close(&self) -> EngineResult<()> {
         Ok(())
+    }
+}
+
+/// Makes changes.
+fn make(keys: &mut Changes, changes: Changes) {
+    for (key, value) in changes {
+        match value {
+            Some(value) => keys.insert(key, Some(value)),
+            None => keys.remove(&key),
+        };
     }
 }

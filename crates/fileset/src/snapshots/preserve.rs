@@ -20,7 +20,8 @@ use penstock_base::{FsError, Mutex};
 use super::view::kept_since;
 use crate::{
     engine::{
-        Engine, EngineError, EngineResult, Operation, Query, Reads, Transaction, Verdict, Visitor,
+        Engine, EngineError, EngineResult, Operation, Peers, Query, Reads, Transaction, Verdict,
+        Visitor,
     },
     schema::{self, EPOCH, Epoch},
 };
@@ -189,5 +190,9 @@ impl Engine for Preserving {
 
     async fn close(&self) -> EngineResult<()> {
         self.below.close().await
+    }
+
+    fn peers(&self) -> Option<&dyn Peers> {
+        self.below.peers()
     }
 }
