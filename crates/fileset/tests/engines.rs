@@ -15,8 +15,8 @@ use std::{
 
 use bytes::Bytes;
 use penstock_fileset::engine::{
-    Conditional, EmbeddedEngine, Engine, EngineError, MemoryEngine, ShippedEngine, ShippedSettings,
-    counter, mark, query, transact,
+    Conditional, EmbeddedEngine, Engine, EngineError, MemoryEngine, MemorySession, ShippedEngine,
+    ShippedSettings, counter, mark, query, transact,
 };
 use penstock_object_testing::MemoryStore;
 use proptest::prelude::*;
@@ -204,6 +204,15 @@ macro_rules! suite_tests {
                 }
             )+
         }
+        mod memory_session {
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    suite::$test(Arc::new(MemorySession::first())).await;
+                }
+            )+
+        }
         mod embedded {
             use super::*;
             $(
@@ -239,6 +248,18 @@ macro_rules! suite_tests {
                     let directory = tempfile::tempdir().unwrap();
                     if let Some(engine) = database::new_engine(directory.path()).await {
                         suite::$test(engine).await;
+                    }
+                }
+            )+
+        }
+        mod postgres_shared {
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    let places = [(); 2].map(|()| tempfile::tempdir().unwrap());
+                    if let Some([first, second]) = database::new_engines(&places).await {
+                        suite::$test(Arc::new(database::Turns::new([first, second]))).await;
                     }
                 }
             )+

@@ -1,31 +1,41 @@
-//! An engine whose keys are in a PostgreSQL database, for one machine at a time.
+//! An engine whose keys are in a PostgreSQL database, for any number of machines at a time.
 //!
 //! ```text
-//!   operation ──► what waits, in memory ──► one statement for all that wait ──► database
-//!        │                                       `write`: if the epoch is ours and the number is the next one
-//!        └─ reads ─► what is known ─► `read`: a page from the key on that is not known yet
+//!   operation ──► what waits, in memory ──► one trip for all that wait ──► database
+//!        │                                     `change`: if nobody else changed what they build on
+//!        └─ reads ─► what is known ─► `page`: a page from the key on that is not known yet, and what others changed
 //! ```
 //!
 //! | part | what it does |
 //! |---|---|
 //! | `state` | all keys as operations see them: what waits, above what is known |
+//! | `edits`, `grounds` | what operations change, and what they build on |
 //! | `known` | what is known of the database, within bounds |
+//! | `feed` | what others changed, in its order |
 //! | `worker` | makes operations durable, in groups, one after the other; sends again what may be lost |
+//! | `lives`, `peers` | which sessions there are, and what is told of them |
 //! | `session`, `readers` | connections, and the trips on them |
 //! | `snapshot` | a look at all keys, page by page, that keeps none of them |
 //! | `statements` | all SQL that there is, and which databases have what it is made of |
 //! | `address`, `password`, `tls` | which database, who one is, and who it is |
 //!
-//! One machine has the file system, and nobody else changes its keys: so operations run here, one after the other,
-//! against what is known, and the database is not asked to keep them apart. What an operation reads and nobody knows
-//! yet ends it; it is fetched, with what is near it, and the operation runs again. The price of a create so is a share
-//! of one statement, and of a look at what was seen before nothing. That the machine still is the one is checked where
-//! it counts: in the statement that writes, by the database, and in each trip that reads. `docs/decisions/fileset.md`
-//! says what that was weighed against.
+//! Operations run here, one after the other, against what is known. What one reads and nobody knows yet ends it; it is
+//! fetched, with what is near it, and the operation runs again. All changes of all machines have one order, that of one
+//! row in the database which every change locks: behind the lock the database compares what a group of operations
+//! builds on with what others changed since it was known, and refuses the group if they meet. The price of a create so
+//! is a share of one trip, and of a look at what was seen before nothing, however many machines there are.
+//!
+//! A machine that has the keys alone need not wait for the database before an operation is done. It lets others in as
+//! soon as they ask. `docs/decisions/fileset.md` says what that was weighed against.
 
 mod address;
+mod edits;
+mod feed;
+mod grounds;
 mod known;
+mod lives;
 mod password;
+mod peers;
 mod readers;
 mod session;
 mod snapshot;
@@ -44,22 +54,31 @@ use std::{
 
 use async_trait::async_trait;
 use penstock_base::{
-    DirectoryLock, DirectoryLockError, Mutex, Secret, make_private_directory, random, run_blocking,
+    DirectoryLock, DirectoryLockError, Mutex, Secret, clock, make_private_directory, random,
+    run_blocking,
 };
 use tokio::task::JoinHandle;
 
 pub use self::{address::PostgresAddress, password::password_in};
 use self::{
+    feed::Feed,
     known::Known,
+    lives::{LEASE, Lives},
     readers::Readers,
-    session::{Connector, Owner, Session, Writer},
-    state::{Ran, State},
+    session::{Connector, Session, Writer},
+    state::{Mode, Ran, State},
     worker::{Shared, Worker},
 };
-use super::{Engine, EngineError, EngineResult, Operation, Query};
+use super::{Engine, EngineError, EngineResult, Operation, Peers, Query};
 
 /// The file that says which machine this is to the database.
-const HOLDER: &str = "holder";
+const MACHINE: &str = "machine";
+/// How often a session that begins asks for the keys that another one has alone, and how often it looks whether that one
+/// is alive.
+const ASK_INTERVAL: Duration = Duration::from_millis(20);
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long it does so: one that is dead is over by then.
+const ASK_FOR: Duration = Duration::from_secs(LEASE.as_secs() * 2);
 /// Misses of one look, after which it goes over a snapshot instead.
 const MISSES_MAX: u32 = 24;
 /// The version of PostgreSQL from which on this is tried.
@@ -82,6 +101,8 @@ pub struct PostgresSettings {
     pub connections: usize,
     /// How long an operation waits for a database that does not answer.
     pub patience: Duration,
+    /// Whether others may have the file system at the same time.
+    pub is_shared: bool,
 }
 
 impl PostgresSettings {
@@ -104,21 +125,23 @@ impl PostgresSettings {
         })
     }
 
-    /// The number of this machine, if it has one.
-    fn holder(&self) -> EngineResult<Option<i64>> {
-        let path = self.directory.join(HOLDER);
+    /// The number of this machine, which it has for good.
+    fn machine(&self) -> EngineResult<i64> {
+        let path = self.directory.join(MACHINE);
         match fs::read_to_string(&path) {
             Ok(text) => match text.trim().parse() {
-                Ok(number) => Ok(Some(number)),
+                Ok(number) => Ok(number),
                 Err(_) => Err(EngineError::Corrupt(path.display().to_string())),
             },
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                self.become_machine(random::number().cast_signed())
+            }
             Err(error) => Err(failure(&path, &error)),
         }
     }
 
-    fn write_holder(&self, number: i64) -> EngineResult<()> {
-        let path = self.directory.join(HOLDER);
+    fn become_machine(&self, number: i64) -> EngineResult<i64> {
+        let path = self.directory.join(MACHINE);
         let begun = path.with_extension("new");
         let write = || {
             fs::write(&begun, number.to_string())?;
@@ -126,8 +149,15 @@ impl PostgresSettings {
             fs::rename(&begun, &path)?;
             fs::File::open(&self.directory)?.sync_all()
         };
-        write().map_err(|error: std::io::Error| failure(&path, &error))
+        write().map_err(|error: std::io::Error| failure(&path, &error))?;
+        Ok(number)
     }
+}
+
+/// What others are told of this process.
+fn own_name() -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{} (process {})", host.trim(), std::process::id())
 }
 
 fn failure(path: &Path, error: &std::io::Error) -> EngineError {
@@ -146,61 +176,51 @@ impl PostgresEngine {
     pub async fn create(settings: &PostgresSettings) -> EngineResult<Self> {
         let lock = run_blocking(|| settings.lock())?;
         let connector = settings.connector()?;
-        let holder = random::number() as i64;
         let session = connector.connect().await?;
         warn_of(&session).await;
-        session.all(&connector.statements.create(holder)).await?;
-        run_blocking(|| settings.write_holder(holder))?;
-        let owner = Self::claim(&session, &connector.statements.claim(), holder).await?;
-        Self::start(settings, (connector, lock), owner).await
+        session.all(&connector.statements.create()).await?;
+        Self::begin(settings, (connector, session, lock)).await
     }
 
-    /// Goes on with what this machine has. Fails with `Fenced` if another one has it, and with `InUse` while another
-    /// process of this machine has it open.
+    /// Begins a session. Fails with `Fenced` if another machine has one and nobody else may, and with `InUse` while
+    /// another process of this machine has one.
     pub async fn open(settings: &PostgresSettings) -> EngineResult<Self> {
         let lock = run_blocking(|| settings.lock())?;
-        let holder = run_blocking(|| settings.holder())?.ok_or_else(|| {
-            EngineError::Fenced("it was never attached to this machine".to_owned())
-        })?;
         let connector = settings.connector()?;
         let session = connector.connect().await?;
         warn_of(&session).await;
-        let owner = Self::claim(&session, &connector.statements.claim(), holder).await?;
-        Self::start(settings, (connector, lock), owner).await
+        Self::begin(settings, (connector, session, lock)).await
     }
 
-    /// Takes the file system from whoever has it: nothing that is written there is acknowledged any more.
+    /// Begins a session and ends all others: nothing that is written there is acknowledged any more.
     pub async fn attach(settings: &PostgresSettings) -> EngineResult<Self> {
         let lock = run_blocking(|| settings.lock())?;
         let connector = settings.connector()?;
-        let holder = random::number() as i64;
         let session = connector.connect().await?;
         warn_of(&session).await;
-        let owner = Self::claim(&session, &connector.statements.take(), holder).await?;
-        run_blocking(|| settings.write_holder(holder))?;
-        Self::start(settings, (connector, lock), owner).await
+        for (record, _) in session.sessions().await? {
+            session.end(record.id.0.cast_signed(), None).await?;
+        }
+        Self::begin(settings, (connector, session, lock)).await
     }
 
-    async fn claim(session: &Session, claim: &str, holder: i64) -> EngineResult<Owner> {
-        let claimed = session.claim(claim, holder).await?;
-        claimed.ok_or_else(|| EngineError::Fenced("another machine has it".to_owned()))
-    }
-
-    async fn start(
+    async fn begin(
         settings: &PostgresSettings,
-        (connector, lock): (Connector, DirectoryLock),
-        owner: Owner,
+        (connector, session, lock): (Connector, Session, DirectoryLock),
     ) -> EngineResult<Self> {
-        let writer = Writer::connect(&connector).await?;
-        let state = State::new(Known::new(settings.memory as usize));
-        let readers = Readers::new(connector.clone(), settings.connections);
-        let life = (owner.epoch, settings.patience);
-        let shared = Arc::new(Shared::new(connector, (state, readers), life));
-        let worker = Worker {
-            shared: Arc::clone(&shared),
-            writer: Some(writer),
-            sequence: owner.sequence,
+        let machine = run_blocking(|| settings.machine())?;
+        let own = session.begin(machine, &own_name()).await?;
+        let granted = ask(&session, own, settings.is_shared).await;
+        let Ok((mode, at)) = granted else {
+            session.end(own, None).await?;
+            return Err(granted.err().unwrap_or(EngineError::NOT_RUN));
         };
+        let writer = Writer::connect(&connector).await?;
+        let state = State::new(mode, Known::new(settings.memory as usize), Feed::new(at));
+        let readers = Readers::new(connector.clone(), settings.connections);
+        let life = (own, settings.patience);
+        let shared = Arc::new(Shared::new(connector, (state, readers), life));
+        let worker = Worker::new(Arc::clone(&shared), writer);
         Ok(Self {
             shared,
             worker: Mutex::new(Some(tokio::spawn(worker.run()))),
@@ -212,8 +232,37 @@ impl PostgresEngine {
     async fn look_at_all(&self, query: Query<'_>) -> EngineResult<()> {
         self.sync().await?;
         let connector = self.shared.connector.clone();
-        let (epoch, patience) = (self.shared.epoch, self.shared.patience);
-        run_blocking(|| snapshot::look(connector, (epoch, patience), query))
+        let (since, patience) = (self.shared.since(), self.shared.patience);
+        run_blocking(|| snapshot::look(connector, (since, patience), query))
+    }
+}
+
+/// Asks to have the keys alone, and waits for one who has them to let others in. Returns how this session has them, and
+/// the latest change.
+async fn ask(session: &Session, own: i64, is_shared: bool) -> EngineResult<(Mode, i64)> {
+    let began = clock::now();
+    let mut lives = Lives::of(own);
+    let mut next_look = began;
+    loop {
+        if clock::now() >= next_look {
+            let others = lives.look(session).await?;
+            if others.is_one_alive && !is_shared {
+                return Err(EngineError::Fenced("another machine has it".to_owned()));
+            }
+            next_look = clock::now() + LOOK_INTERVAL;
+        }
+        let (alone, at) = session.ask(own).await?;
+        match alone {
+            Some(alone) if alone == own => return Ok((Mode::Alone, at)),
+            None if is_shared => return Ok((Mode::Shared, at)),
+            _ => {}
+        }
+        if clock::now().duration_since(began) > ASK_FOR {
+            return Err(EngineError::Database(
+                "another machine has it alone, and does not let others in".to_owned(),
+            ));
+        }
+        clock::sleep(ASK_INTERVAL).await;
     }
 }
 
@@ -254,7 +303,7 @@ async fn warn_of(session: &Session) {
 impl Debug for PostgresEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PostgresEngine")
-            .field("epoch", &self.shared.epoch)
+            .field("session", &self.shared.session)
             .finish_non_exhaustive()
     }
 }
@@ -273,8 +322,8 @@ impl Engine for PostgresEngine {
         for misses in 0..MISSES_MAX {
             let ran = self.shared.read().look(query)?;
             match ran {
-                Ran::Done => return Ok(()),
                 Ran::Missed(want) => self.shared.fetch(want, misses).await?,
+                _ => return Ok(()),
             }
         }
         self.look_at_all(query).await
@@ -285,16 +334,7 @@ impl Engine for PostgresEngine {
     }
 
     async fn run(&self, mut operation: Operation) -> EngineResult<()> {
-        for misses in 0.. {
-            self.shared.room().await?;
-            let ran = self.shared.write().run(&mut operation)?;
-            match ran {
-                Ran::Done => break,
-                Ran::Missed(want) => self.shared.fetch(want, misses).await?,
-            }
-        }
-        self.shared.ring();
-        Ok(())
+        self.shared.run(&mut operation).await
     }
 
     async fn sync(&self) -> EngineResult<()> {
@@ -316,5 +356,9 @@ impl Engine for PostgresEngine {
         }
         self.lock.lock().take();
         closed
+    }
+
+    fn peers(&self) -> Option<&dyn Peers> {
+        Some(self)
     }
 }

@@ -10,10 +10,22 @@
 pub mod relay;
 pub mod server;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
+use async_trait::async_trait;
 use penstock_base::Secret;
-use penstock_fileset::engine::{PostgresAddress, PostgresEngine, PostgresSettings};
+use penstock_fileset::engine::{
+    Engine, EngineResult, Operation, Peers, PostgresAddress, PostgresEngine, PostgresSettings,
+    Query,
+};
+use tempfile::TempDir;
 
 pub use server::{PASSWORD, Server};
 
@@ -33,6 +45,7 @@ pub fn settings_at(port: u16, directory: &Path, identity: u64) -> PostgresSettin
         memory: 8 << 20,
         connections: 2,
         patience: Duration::from_secs(60),
+        is_shared: true,
     }
 }
 
@@ -44,4 +57,61 @@ pub async fn new_engine(directory: &Path) -> Option<Arc<PostgresEngine>> {
         penstock_base::random::number(),
     );
     Some(Arc::new(PostgresEngine::create(&settings).await.unwrap()))
+}
+
+/// A new file system of its own on the server that the tests share, which two machines have.
+pub async fn new_engines(directories: &[TempDir; 2]) -> Option<[Arc<PostgresEngine>; 2]> {
+    let identity = penstock_base::random::number();
+    let [first, second] = directories.each_ref();
+    let first = settings(Server::shared()?, first.path(), identity);
+    let second = settings(Server::shared()?, second.path(), identity);
+    let first = PostgresEngine::create(&first).await.unwrap();
+    let second = PostgresEngine::open(&second).await.unwrap();
+    Some([Arc::new(first), Arc::new(second)])
+}
+
+/// Sessions on the same keys, of which each does what comes next in turn. Queries see what was done by any of them.
+#[derive(Debug)]
+pub struct Turns {
+    sessions: [Arc<PostgresEngine>; 2],
+    turn: AtomicUsize,
+}
+
+impl Turns {
+    pub fn new(sessions: [Arc<PostgresEngine>; 2]) -> Self {
+        let turn = AtomicUsize::new(0);
+        Self { sessions, turn }
+    }
+
+    fn next(&self) -> &PostgresEngine {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        &self.sessions[turn % self.sessions.len()]
+    }
+}
+
+#[async_trait]
+impl Engine for Turns {
+    async fn run_query(&self, query: Query<'_>) -> EngineResult<()> {
+        let session = self.next();
+        session.catch_up().await?;
+        session.run_query(query).await
+    }
+
+    async fn run(&self, operation: Operation) -> EngineResult<()> {
+        self.next().run(operation).await
+    }
+
+    async fn sync(&self) -> EngineResult<()> {
+        for session in &self.sessions {
+            session.sync().await?;
+        }
+        Ok(())
+    }
+
+    async fn close(&self) -> EngineResult<()> {
+        for session in &self.sessions {
+            session.close().await?;
+        }
+        Ok(())
+    }
 }

@@ -1,11 +1,11 @@
-//! What is known of the keys in the database: nobody else changes them, so what was read or written once holds.
+//! What is known of the keys in the database, until somebody else changes them.
 //!
 //! Single keys are known, with their values or as absent, and ranges of which all keys are known. The memory is
 //! bounded by two generations: when the younger one has its share, it takes the place of the older one.
 
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     ops::{Bound, Range},
 };
 
@@ -69,6 +69,29 @@ impl Generation {
         self.ranges.insert(range.start, range.end);
         self.bytes += OVERHEAD;
     }
+
+    /// Nothing is known of a key any more.
+    fn forget(&mut self, key: &[u8]) {
+        let size = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
+        if let Some(value) = self.keys.remove(key) {
+            self.bytes -= key.len() + OVERHEAD + size(&value);
+        }
+        let bounds = (Bound::Unbounded, Bound::Included(key));
+        let range = self.ranges.range::<[u8], _>(bounds).next_back();
+        let range = range.filter(|(_, end)| ***end > *key);
+        let Some((start, end)) = range.map(|(start, end)| (start.clone(), end.clone())) else {
+            return;
+        };
+        self.ranges.remove(&start);
+        self.bytes -= OVERHEAD;
+        let parts = [(start, Bytes::copy_from_slice(key)), (behind(key), end)];
+        for (start, end) in parts {
+            if start < end {
+                self.ranges.insert(start, end);
+                self.bytes += OVERHEAD;
+            }
+        }
+    }
 }
 
 /// See the module.
@@ -78,8 +101,6 @@ pub(super) struct Known {
     old: Generation,
     /// Bytes of a generation.
     share: usize,
-    /// Generations that went.
-    turns: u64,
 }
 
 impl Known {
@@ -89,56 +110,65 @@ impl Known {
             young: Generation::default(),
             old: Generation::default(),
             share: bytes / 2,
-            turns: 0,
         }
     }
 
-    /// To be told when what is read from now on is learned.
-    pub(super) fn turns(&self) -> u64 {
-        self.turns
-    }
-
     /// What was written.
-    pub(super) fn learn_changes(&mut self, changes: &Changes) {
+    pub(super) fn learn_changes(&mut self, changes: Changes) {
         for (key, value) in changes {
-            self.young.put(key.clone(), value.clone());
+            self.young.put(key, value);
         }
         self.turn();
     }
 
-    /// What was read of a range, begun at `turns`. What was written since is known better: it is passed over. If that
-    /// could be forgotten by now nothing is learned.
+    /// What was read of a range. Keys that were changed `since` it was read are known better, or not at all.
     pub(super) fn learn_range(
         &mut self,
         range: Range<Bytes>,
         rows: Vec<(Bytes, Bytes)>,
-        turns: u64,
+        since: &HashSet<&Bytes>,
     ) {
-        if self.turns > turns + 1 || range.start >= range.end {
+        if range.start >= range.end {
             return;
         }
-        let bounds = (Bound::Included(&range.start), Bound::Excluded(&range.end));
-        let older = self.old.keys.range::<Bytes, _>(bounds);
-        let older = older.filter(|(key, _)| !self.young.keys.contains_key(*key));
-        let older: Vec<_> = older
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
-        for (key, value) in older {
-            self.young.put(key, value);
-        }
         for (key, value) in rows {
-            if !self.young.keys.contains_key(&key) {
+            if !since.contains(&key) {
                 self.young.put(key, Some(value));
             }
         }
+        let changed = since.iter().filter(|key| range.contains(**key));
+        let changed: Vec<&Bytes> = changed.copied().collect();
         self.young.cover(range);
+        for key in changed {
+            let older = self.old.keys.get(key).cloned();
+            match (self.young.keys.contains_key(key), older) {
+                (true, _) => {}
+                (false, Some(value)) => self.young.put(key.clone(), value),
+                (false, None) => self.young.forget(key),
+            }
+        }
         self.turn();
+    }
+
+    /// Others changed these keys; `None` if it can be any.
+    pub(super) fn forget(&mut self, keys: Option<&[Bytes]>) {
+        match keys {
+            Some(keys) => {
+                for key in keys {
+                    self.young.forget(key);
+                    self.old.forget(key);
+                }
+            }
+            None => {
+                self.young = Generation::default();
+                self.old = Generation::default();
+            }
+        }
     }
 
     fn turn(&mut self) {
         if self.young.bytes > self.share {
             self.old = std::mem::take(&mut self.young);
-            self.turns += 1;
         }
     }
 

@@ -1,13 +1,20 @@
 //! Connections that read, a bounded number of them. Several trips share one.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
+use bytes::Bytes;
 use tokio::sync::{Mutex, Semaphore};
 
-use super::session::{Connector, Page, Reader};
+use super::{
+    feed::News,
+    session::{Connector, Page, Reader, Since},
+};
 use crate::engine::EngineResult;
 
 /// Trips under way on a connection, one behind the other.
@@ -33,9 +40,20 @@ impl Readers {
     }
 
     /// The first keys of a range, at most so many, in one trip.
-    pub(super) async fn page(&self, start: &[u8], end: &[u8], count: i64) -> EngineResult<Page> {
+    pub(super) async fn page(
+        &self,
+        since: Since,
+        range: &Range<Bytes>,
+        count: i64,
+    ) -> EngineResult<Page> {
         let _permit = self.trips.acquire().await;
-        self.reader().await?.page(start, end, count).await
+        self.reader().await?.page(since, range, count).await
+    }
+
+    /// What others changed.
+    pub(super) async fn news(&self, since: Since) -> EngineResult<News> {
+        let _permit = self.trips.acquire().await;
+        self.reader().await?.news(since).await
     }
 
     async fn reader(&self) -> EngineResult<Arc<Reader>> {

@@ -1,19 +1,24 @@
 //! One connection to the database.
 
-use std::{error::Error as _, time::Duration};
+use std::{collections::BTreeMap, error::Error as _, ops::Range, time::Duration};
 
 use bytes::Bytes;
 use futures_util::future;
 use penstock_base::{Secret, clock};
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Config, Error, Statement, config::SslMode, error::SqlState};
+use tokio_postgres::{
+    Client, Config, Error, Row, Statement, config::SslMode, error::SqlState, types::ToSql,
+};
 
 use super::{
     address::{Place, PostgresAddress, TlsMode},
-    statements::Statements,
+    edits::{Edit, Edits, number},
+    feed::{News, moment},
+    grounds::Grounds,
+    statements::{Statements, VERSION},
     tls::Tls,
 };
-use crate::engine::{EngineError, EngineResult};
+use crate::engine::{EngineError, EngineResult, SessionId, SessionRecord};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -129,16 +134,6 @@ impl Drop for Session {
     }
 }
 
-/// Who may write, and what was written last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Owner {
-    pub(super) epoch: i64,
-    pub(super) sequence: i64,
-}
-
-/// Some rows, and the owner when they were read or later.
-pub(super) type Page = (Vec<(Bytes, Bytes)>, Owner);
-
 impl Session {
     /// What is acknowledged is durable, whatever the server's file says, and the planner, which knows nothing of a
     /// table that grows from nothing, does not walk over all of it.
@@ -193,110 +188,352 @@ impl Session {
         Ok(row.is_some())
     }
 
-    /// Begins an epoch. `None` if another machine has the file system.
-    pub(super) async fn claim(&self, claim: &str, holder: i64) -> EngineResult<Option<Owner>> {
-        let row = self.trip(self.client.query_opt(claim, &[&holder])).await?;
-        let Some(row) = row else {
-            return Ok(None);
-        };
-        let version: i32 = row.get(2);
-        if version != super::statements::VERSION {
-            let text =
-                format!("its tables have version {version}: use the penstock that made them");
-            return Err(self.connector.failure(&text));
+    /// Steps of one transaction, behind the lock that goes before any change.
+    async fn locked<T>(&self, steps: impl Future<Output = Result<T, Error>>) -> EngineResult<T> {
+        let statements = &self.connector.statements;
+        self.all("BEGIN").await?;
+        let lock = statements.lock();
+        let done = self.trip(async {
+            self.client.query_one(&lock, &[]).await?;
+            steps.await
+        });
+        match done.await {
+            Ok(done) => {
+                self.all("COMMIT").await?;
+                Ok(done)
+            }
+            Err(error) => {
+                // What it fails with was told.
+                let _ = self.all("ROLLBACK").await;
+                Err(error)
+            }
         }
-        Ok(Some(Owner {
-            epoch: row.get(0),
-            sequence: row.get(1),
-        }))
     }
 
-    /// Who may write.
-    pub(super) async fn owner(&self) -> EngineResult<Owner> {
-        let owner = self.connector.statements.owner();
-        let row = self.trip(self.client.query_one(&owner, &[])).await?;
-        Ok(Owner {
-            epoch: row.get(0),
-            sequence: row.get(1),
-        })
+    /// Begins a session of a machine, whose earlier ones are over. Returns its number.
+    pub(super) async fn begin(&self, machine: i64, name: &str) -> EngineResult<i64> {
+        let [end, number, insert] = self.connector.statements.begin();
+        let begun = self.locked(async {
+            self.client.execute(&end, &[&machine]).await?;
+            let row = self.client.query_one(&number, &[]).await?;
+            self.client.execute(&insert, &[&machine, &name]).await?;
+            Ok(row)
+        });
+        let row = match begun.await {
+            Err(error) if self.has_schema().await? => {
+                return Err(self.of_version(1).unwrap_or(error));
+            }
+            begun => begun?,
+        };
+        self.of_version(row.get(1)).map_or(Ok(row.get(0)), Err)
     }
+
+    /// Why tables of this version are not used.
+    fn of_version(&self, version: i32) -> Option<EngineError> {
+        let text = format!("its tables have version {version}: use the penstock that made them");
+        (version != VERSION).then(|| self.connector.failure(&text))
+    }
+
+    /// Asks to have the keys alone; returns who has, and the latest change.
+    pub(super) async fn ask(&self, session: i64) -> EngineResult<(Option<i64>, i64)> {
+        let ask = self.connector.statements.ask();
+        let row = self
+            .locked(self.client.query_one(&ask, &[&session]))
+            .await?;
+        Ok((row.get(0), row.get(1)))
+    }
+
+    /// Has the keys no longer alone.
+    pub(super) async fn share(&self, session: i64) -> EngineResult<()> {
+        let share = self.connector.statements.share();
+        let params: [&(dyn ToSql + Sync); 1] = [&session];
+        self.locked(self.client.execute(&share, &params)).await?;
+        Ok(())
+    }
+
+    /// Says that a session is alive, and whether it was.
+    pub(super) async fn beat(&self, session: i64, took_in: i64) -> EngineResult<bool> {
+        let beat = self.connector.statements.beat();
+        let params: [&(dyn ToSql + Sync); 2] = [&session, &took_in];
+        let row = self.trip(self.client.query_opt(&beat, &params)).await?;
+        Ok(row.is_some())
+    }
+
+    /// All sessions, with how often they were heard of.
+    pub(super) async fn sessions(&self) -> EngineResult<Vec<(SessionRecord, i64)>> {
+        let sessions = self.connector.statements.sessions();
+        let rows = self.trip(self.client.query(&sessions, &[])).await?;
+        let record = |row: &Row| {
+            let record = SessionRecord {
+                id: SessionId(row.get::<_, i64>(0).cast_unsigned()),
+                name: row.get(1),
+                begun: row.get(2),
+                heard: row.get(3),
+                took_in: moment(row.get(5)),
+            };
+            (record, row.get(4))
+        };
+        Ok(rows.iter().map(record).collect())
+    }
+
+    /// Ends a session, if it was heard of so often; returns whether there was one.
+    pub(super) async fn end(&self, session: i64, beat: Option<i64>) -> EngineResult<bool> {
+        let end = self.connector.statements.end();
+        let params: [&(dyn ToSql + Sync); 2] = [&session, &beat];
+        let ended = self.locked(self.client.execute(&end, &params)).await?;
+        Ok(ended > 0)
+    }
+
+    /// Removes changes from the feed that nobody needs.
+    pub(super) async fn trim(&self) -> EngineResult<()> {
+        let trim = self.connector.statements.trim();
+        self.locked(self.client.execute(&trim, &[])).await?;
+        Ok(())
+    }
+}
+
+/// Reads what [`news`](Statements::news) returned, `None` if the session is over.
+fn news<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<News> {
+    let mut news = News::default();
+    let mut is_alive = false;
+    for row in rows {
+        match row.get::<_, Option<&[u8]>>("key") {
+            Some(key) => news
+                .changed
+                .push((row.get("at"), Bytes::copy_from_slice(key))),
+            None => {
+                news.at = row.get("at");
+                news.floor = row.get("floor");
+                news.alone = row.get("alone");
+                news.is_wanted = row.get("wanted");
+                is_alive = row.get("is_alive");
+            }
+        }
+    }
+    // In the order of their numbers, as they are remembered.
+    news.changed.sort_by_key(|(at, _)| *at);
+    is_alive.then_some(news)
+}
+
+/// Some rows, and what others changed since, as of the same moment.
+pub(super) struct Page {
+    pub(super) rows: Vec<(Bytes, Bytes)>,
+    pub(super) news: News,
+}
+
+/// From which number on news are wanted, and for which session.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Since {
+    pub(super) seen: i64,
+    pub(super) session: i64,
 }
 
 /// A connection that reads.
 pub(super) struct Reader {
     pub(super) session: Session,
-    read: Statement,
-    owner: Statement,
+    page: Statement,
+    news: Statement,
 }
 
 impl Reader {
     pub(super) async fn connect(connector: &Connector) -> EngineResult<Self> {
         let session = connector.connect().await?;
         Ok(Self {
-            read: session.prepared(&connector.statements.read()).await?,
-            owner: session.prepared(&connector.statements.owner()).await?,
+            page: session.prepared(&connector.statements.page()).await?,
+            news: session.prepared(&connector.statements.news()).await?,
             session,
         })
     }
 
-    /// The first keys of a range, at most so many, in one trip.
-    pub(super) async fn page(&self, start: &[u8], end: &[u8], count: i64) -> EngineResult<Page> {
-        let client = &self.session.client;
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&start, &end, &count];
-        let rows = client.query(&self.read, &parameters);
-        let owner = client.query_one(&self.owner, &[]);
-        // In this order: what was read before the owner was asked for is the owner's.
-        let (rows, owner) = self.session.trip(future::try_join(rows, owner)).await?;
-        let rows = rows.iter().map(|row| {
-            let bytes = |index| Bytes::copy_from_slice(row.get::<_, &[u8]>(index));
-            (bytes(0), bytes(1))
-        });
-        let owner = Owner {
-            epoch: owner.get(0),
-            sequence: owner.get(1),
-        };
-        Ok((rows.collect(), owner))
+    /// The first keys of a range, at most `count`, in one trip.
+    pub(super) async fn page(
+        &self,
+        since: Since,
+        range: &Range<Bytes>,
+        count: i64,
+    ) -> EngineResult<Page> {
+        let (start, end) = (&*range.start, &*range.end);
+        let params: [&(dyn ToSql + Sync); 5] = [&since.seen, &since.session, &start, &end, &count];
+        let found = self.session.client.query(&self.page, &params);
+        let found = self.session.trip(found).await?;
+        let is_row = |row: &&Row| row.get::<_, bool>("is_row");
+        let mut rows: Vec<_> = found.iter().filter(is_row).map(key_and_value).collect();
+        rows.sort_unstable();
+        let news = news(found.iter().filter(|row| !is_row(row))).ok_or_else(over)?;
+        Ok(Page { rows, news })
     }
+
+    /// What others changed.
+    pub(super) async fn news(&self, since: Since) -> EngineResult<News> {
+        let params: [&(dyn ToSql + Sync); 2] = [&since.seen, &since.session];
+        let found = self.session.client.query(&self.news, &params);
+        let found = self.session.trip(found).await?;
+        news(found.iter()).ok_or_else(over)
+    }
+}
+
+/// A session that was ended, or was not heard of for too long.
+pub(super) fn over() -> EngineError {
+    EngineError::Fenced("this session was ended, or was not heard of for too long".to_owned())
+}
+
+fn key_and_value(row: &Row) -> (Bytes, Bytes) {
+    let key = Bytes::copy_from_slice(row.get("key"));
+    let value = match row.get::<_, Option<&[u8]>>("value") {
+        Some(value) => Bytes::copy_from_slice(value),
+        None => number(row.get::<_, Option<i64>>("number").unwrap_or_default()),
+    };
+    (key, value)
 }
 
 /// Changes that are made at once.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    pub(super) deletes: Vec<Bytes>,
-    pub(super) keys: Vec<Bytes>,
-    pub(super) values: Vec<Bytes>,
+    /// Among those of the session.
+    pub(super) number: i64,
+    /// What they build on is as of this number.
+    pub(super) seen: i64,
+    pub(super) grounds: Grounds,
+    pub(super) edits: Edits,
+    /// Whether others are there to be told.
+    pub(super) is_told: bool,
+    pub(super) took_in: i64,
+}
+
+/// What became of a batch.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// It was made, under this number; some counters stand so then.
+    Made {
+        at: i64,
+        stand: BTreeMap<Bytes, i64>,
+    },
+    /// Others changed what it builds on: nothing was made.
+    Outdated,
 }
 
 /// The connection that writes.
 pub(super) struct Writer {
     pub(super) session: Session,
-    write: Statement,
+    lock: Statement,
+    change: Statement,
+    news: Statement,
 }
 
 impl Writer {
     pub(super) async fn connect(connector: &Connector) -> EngineResult<Self> {
         let session = connector.connect().await?;
         Ok(Self {
-            write: session.prepared(&connector.statements.write()).await?,
+            lock: session.prepared(&connector.statements.lock()).await?,
+            change: session.prepared(&connector.statements.change()).await?,
+            news: session.prepared(&connector.statements.news()).await?,
             session,
         })
     }
 
-    /// Makes changes behind `before`, and says whether they were made.
-    pub(super) async fn write(&self, before: Owner, batch: &Batch) -> EngineResult<bool> {
-        let [deletes, keys, values] = [&batch.deletes, &batch.keys, &batch.values]
-            .map(|all| all.iter().map(|bytes| &**bytes).collect::<Vec<&[u8]>>());
-        let next = before.sequence + 1;
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 6] = [
-            &before.epoch,
-            &before.sequence,
-            &next,
-            &deletes,
-            &keys,
-            &values,
+    /// Makes changes, in one trip; returns what became of it, and what others changed before it.
+    pub(super) async fn change(
+        &self,
+        since: Since,
+        batch: &Batch,
+    ) -> EngineResult<(Outcome, News)> {
+        let columns = Columns::of(batch);
+        let params: [&(dyn ToSql + Sync); 14] = [
+            &since.session,
+            &batch.number,
+            &batch.seen,
+            &columns.grounds,
+            &columns.firsts,
+            &columns.ends,
+            &columns.removed,
+            &columns.set,
+            &columns.values,
+            &columns.counted,
+            &columns.floors,
+            &columns.plus,
+            &batch.is_told,
+            &batch.took_in,
         ];
-        let row = self.session.client.query_one(&self.write, &parameters);
-        let row = self.session.trip(row).await?;
-        Ok(row.get(0))
+        let client = &self.session.client;
+        let news_params: [&(dyn ToSql + Sync); 2] = [&since.seen, &since.session];
+        // All of it is sent before the first answer: nobody else uses this connection.
+        let trip = future::try_join5(
+            client.batch_execute("BEGIN"),
+            client.query_one(&self.lock, &[]),
+            client.query(&self.change, &params),
+            client.query(&self.news, &news_params),
+            client.batch_execute("COMMIT"),
+        );
+        let ((), _, changed, found, ()) = self.session.trip(trip).await?;
+        let outcome = outcome(&changed)?;
+        let news = news(found.iter()).ok_or_else(over)?;
+        Ok((outcome, news))
+    }
+}
+
+/// What a change said of itself.
+fn outcome(rows: &[Row]) -> EngineResult<Outcome> {
+    let mut stand = BTreeMap::new();
+    let (mut said, mut at) = (None, None);
+    for row in rows {
+        let number: i64 = row.get("number");
+        match row.get::<_, Option<&[u8]>>("key") {
+            Some(key) => drop(stand.insert(Bytes::copy_from_slice(key), number)),
+            None => (said, at) = (Some(number), row.get::<_, Option<i64>>("at")),
+        }
+    }
+    match said {
+        // An earlier attempt made it, whose answer was lost.
+        Some(1 | 4) => Ok(Outcome::Made {
+            at: at.unwrap_or_default(),
+            stand,
+        }),
+        Some(3) => Ok(Outcome::Outdated),
+        Some(2) => Err(EngineError::Fenced(
+            "the database was put back to what it was once".to_owned(),
+        )),
+        _ => Err(over()),
+    }
+}
+
+/// A batch as arrays.
+#[derive(Default)]
+struct Columns<'a> {
+    grounds: Vec<&'a [u8]>,
+    firsts: Vec<&'a [u8]>,
+    ends: Vec<&'a [u8]>,
+    removed: Vec<&'a [u8]>,
+    set: Vec<&'a [u8]>,
+    values: Vec<&'a [u8]>,
+    counted: Vec<&'a [u8]>,
+    floors: Vec<i64>,
+    plus: Vec<i64>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(batch: &'a Batch) -> Self {
+        let mut columns = Self {
+            grounds: batch.grounds.keys.iter().map(|key| &**key).collect(),
+            ..Self::default()
+        };
+        for range in &batch.grounds.ranges {
+            columns.firsts.push(&range.start);
+            columns.ends.push(&range.end);
+        }
+        for (key, edit) in batch.edits.iter() {
+            match edit {
+                Edit::Set(value) => {
+                    columns.set.push(key);
+                    columns.values.push(value);
+                }
+                Edit::Remove => columns.removed.push(key),
+                Edit::Count(count) => {
+                    columns.counted.push(key);
+                    columns.floors.push(count.floor);
+                    columns.plus.push(count.plus);
+                }
+            }
+        }
+        columns
     }
 }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::{
     known::behind,
-    session::{Connector, Reader},
+    session::{Connector, Reader, Since},
     worker::PAGE_MAX,
 };
 use crate::engine::{EngineError, EngineResult, Query, Reads, Visitor, layers::in_order};
@@ -83,13 +83,13 @@ impl Reads for Snapshot {
 /// Runs a look. Blocks.
 pub(super) fn look(
     connector: Connector,
-    (epoch, patience): (i64, Duration),
+    (since, patience): (Since, Duration),
     query: Query<'_>,
 ) -> EngineResult<()> {
     let (ask, asked) = mpsc::channel();
     let (answer, answers) = mpsc::channel();
     let asking = std::thread::spawn(move || {
-        if let Err(error) = serve(&connector, epoch, (&asked, &answer)) {
+        if let Err(error) = serve(&connector, since, (&asked, &answer)) {
             let _ = answer.send(Err(error));
         }
     });
@@ -109,7 +109,7 @@ pub(super) fn look(
 /// Answers until nobody asks any more.
 fn serve(
     connector: &Connector,
-    epoch: i64,
+    since: Since,
     (asked, answer): (&mpsc::Receiver<Asked>, &mpsc::Sender<Answer>),
 ) -> EngineResult<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -123,11 +123,8 @@ fn serve(
         Ok::<_, EngineError>(reader)
     })?;
     for Asked { start, end, count } in asked {
-        let (rows, owner) = runtime.block_on(reader.page(&start, &end, count))?;
-        if owner.epoch != epoch {
-            return Err(EngineError::Fenced("another machine has it".to_owned()));
-        }
-        if answer.send(Ok(rows)).is_err() {
+        let page = runtime.block_on(reader.page(since, &(start..end), count))?;
+        if answer.send(Ok(page.rows)).is_err() {
             break;
         }
     }

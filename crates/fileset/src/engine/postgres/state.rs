@@ -1,50 +1,110 @@
-//! All keys as operations see them: what waits to be made durable above what is known of the database.
+//! All keys as operations see them: what waits to be made, above what is known of the database.
+//!
+//! | mode | who else has the keys | an operation is done | a query sees |
+//! |---|---|---|---|
+//! | [`Alone`](Mode::Alone) | nobody | when it was applied here: `sync` waits for the database | what was applied |
+//! | [`Yielding`](Mode::Yielding) | somebody asks for them | not at all, until all that was applied is in the database | what was applied |
+//! | [`Shared`](Mode::Shared) | anybody | when the database has it | what the database has, as far as it is known |
+//!
+//! A group of operations that builds on what others changed meanwhile is taken back as a whole, with the one that
+//! waits behind it: who runs them does it again.
 
 use bytes::Bytes;
+use tokio::sync::watch;
 
 use super::{
+    edits::{Draft, Edit, Edits, Over},
+    feed::{Feed, News},
+    grounds::{Grounds, Noted},
     known::{Known, Look, Want},
-    session::Batch,
+    session::{Batch, Page},
 };
 use crate::engine::{
     EngineError, EngineResult, Operation, Query, Verdict,
-    draft::Draft,
-    layers::{Changes, Layered},
+    layers::{Layer, Layered},
 };
 
 /// Bytes that one operation may change.
 const OPERATION_MAX: usize = 64 << 20;
 
+/// See the module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Alone,
+    Yielding,
+    Shared,
+}
+
+/// What becomes of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Open,
+    Made,
+    /// Others changed what it builds on: its operations are run again.
+    Outdated,
+}
+
 /// What became of a run.
 pub(super) enum Ran {
     /// It is done, with all that it said.
     Done,
+    /// It is done when its group is made.
+    Waits(watch::Receiver<Fate>),
     /// It did nothing: it needs to know this first.
     Missed(Want),
+    /// It did nothing: others come in just now.
+    Yielding,
+}
+
+/// Operations that are made at once.
+#[derive(Debug)]
+struct Group {
+    operations: u64,
+    edits: Edits,
+    grounds: Grounds,
+    /// What they build on is as of this number or a later one.
+    seen: i64,
+    bytes: usize,
+    fate: watch::Sender<Fate>,
+}
+
+impl Group {
+    fn new() -> Self {
+        Self {
+            operations: 0,
+            edits: Edits::default(),
+            grounds: Grounds::default(),
+            seen: i64::MAX,
+            bytes: 0,
+            fate: watch::Sender::new(Fate::Open),
+        }
+    }
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct State {
     failed: Option<EngineError>,
-    pub(super) known: Known,
+    mode: Mode,
+    known: Known,
+    pub(super) feed: Feed,
     /// What is on its way to the database.
-    sending: Changes,
+    sending: Group,
     /// What goes there next.
-    waiting: Changes,
-    waiting_bytes: usize,
-    /// Operations that changed something.
+    waiting: Group,
+    /// Operations that were applied.
     applied: u64,
 }
 
 impl State {
-    pub(super) fn new(known: Known) -> Self {
+    pub(super) fn new(mode: Mode, known: Known, feed: Feed) -> Self {
         Self {
             failed: None,
+            mode,
             known,
-            sending: Changes::new(),
-            waiting: Changes::new(),
-            waiting_bytes: 0,
+            feed,
+            sending: Group::new(),
+            waiting: Group::new(),
             applied: 0,
         }
     }
@@ -59,75 +119,200 @@ impl State {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
+    pub(super) fn mode(&self) -> Mode {
+        self.mode
+    }
+
     pub(super) fn applied(&self) -> u64 {
         self.applied
     }
 
     pub(super) fn waiting_bytes(&self) -> usize {
-        self.waiting_bytes
+        self.waiting.bytes
+    }
+
+    /// Others ask for the keys.
+    pub(super) fn yield_keys(&mut self) {
+        self.mode = Mode::Yielding;
+    }
+
+    /// Others may have the keys, too. Nothing waits that was answered.
+    pub(super) fn share(&mut self) {
+        self.mode = Mode::Shared;
+    }
+
+    /// Nobody else has the keys any more. What waits may build on what others changed last.
+    pub(super) fn be_alone(&mut self, news: News) {
+        self.go_on(news);
+        self.give_up_waiting();
+        self.mode = Mode::Alone;
     }
 
     /// Runs a look.
     pub(super) fn look(&self, query: Query<'_>) -> EngineResult<Ran> {
         self.check()?;
         let look = Look::new(&self.known);
-        query(&Layered(vec![&self.waiting, &self.sending, &look]));
+        let sending = Over {
+            edits: &self.sending.edits,
+            below: vec![&look],
+        };
+        let waiting = Over {
+            edits: &self.waiting.edits,
+            below: vec![&sending, &look],
+        };
+        query(&Layered(match self.mode {
+            Mode::Alone | Mode::Yielding => vec![&waiting, &sending, &look],
+            Mode::Shared => vec![&look],
+        }));
         Ok(look.into_missed().map_or(Ran::Done, Ran::Missed))
     }
 
     /// Runs an operation.
     pub(super) fn run(&mut self, operation: &mut Operation) -> EngineResult<Ran> {
         self.check()?;
-        let look = Look::new(&self.known);
-        let mut draft = Draft::new(vec![&self.waiting, &self.sending, &look]);
-        let verdict = operation(&mut draft);
-        let changes = draft.into_changes();
-        if let Some(missed) = look.into_missed() {
-            return Ok(Ran::Missed(missed));
+        if self.mode == Mode::Yielding {
+            return Ok(Ran::Yielding);
         }
-        if verdict == Verdict::Keep && !changes.is_empty() {
-            self.apply(changes)?;
+        let (edits, grounds) = match self.draft(operation) {
+            Ok(drafted) => drafted,
+            Err(missed) => return Ok(Ran::Missed(missed)),
+        };
+        let is_alone = self.mode == Mode::Alone;
+        if is_alone && edits.is_empty() {
+            return Ok(Ran::Done);
         }
-        Ok(Ran::Done)
+        self.apply(edits, grounds)?;
+        Ok(match is_alone {
+            true => Ran::Done,
+            false => Ran::Waits(self.waiting.fate.subscribe()),
+        })
     }
 
-    fn apply(&mut self, changes: Changes) -> EngineResult<()> {
-        let size = |(key, value): (&Bytes, &Option<Bytes>)| {
-            key.len() + value.as_ref().map_or(0, Bytes::len)
+    fn draft(&self, operation: &mut Operation) -> Result<(Edits, Grounds), Want> {
+        let look = Look::new(&self.known);
+        let sending = Over {
+            edits: &self.sending.edits,
+            below: vec![&look],
         };
-        let bytes = changes.iter().map(size).sum();
+        let noted = Noted::new(vec![&sending, &look]);
+        let below: Vec<&dyn Layer> = match self.mode {
+            Mode::Shared => vec![&noted],
+            Mode::Alone | Mode::Yielding => vec![&sending, &look],
+        };
+        let waiting = Over {
+            edits: &self.waiting.edits,
+            below: below.clone(),
+        };
+        let layers: Vec<&dyn Layer> = [&waiting as &dyn Layer].into_iter().chain(below).collect();
+        let mut draft = Draft::new(layers);
+        let verdict = operation(&mut draft);
+        let edits = draft.into_edits();
+        let grounds = noted.into_grounds();
+        match look.into_missed() {
+            Some(missed) => Err(missed),
+            None if verdict == Verdict::Keep => Ok((edits, grounds)),
+            None => Ok((Edits::default(), grounds)),
+        }
+    }
+
+    fn apply(&mut self, edits: Edits, grounds: Grounds) -> EngineResult<()> {
+        let bytes = edits.size() + grounds.size();
         if bytes > OPERATION_MAX {
             return Err(EngineError::TooLarge(bytes));
         }
-        self.waiting.extend(changes);
-        self.waiting_bytes += bytes;
+        let group = &mut self.waiting;
+        group.edits.extend(edits);
+        group.grounds.extend(grounds);
+        group.seen = group.seen.min(self.feed.seen());
+        group.bytes += bytes;
+        group.operations += 1;
         self.applied += 1;
         Ok(())
     }
 
     /// What goes to the database now, and the last operation in it.
     pub(super) fn begin(&mut self) -> Option<(Batch, u64)> {
-        if self.waiting.is_empty() {
+        if self.waiting.operations == 0 {
             return None;
         }
-        self.sending = std::mem::take(&mut self.waiting);
-        self.waiting_bytes = 0;
-        let mut batch = Batch::default();
-        for (key, value) in &self.sending {
-            match value {
-                Some(value) => {
-                    batch.keys.push(key.clone());
-                    batch.values.push(value.clone());
-                }
-                None => batch.deletes.push(key.clone()),
-            }
-        }
+        self.sending = std::mem::replace(&mut self.waiting, Group::new());
+        let batch = Batch {
+            number: 0,
+            seen: self.sending.seen,
+            grounds: std::mem::take(&mut self.sending.grounds),
+            edits: self.sending.edits.clone(),
+            is_told: self.mode == Mode::Shared,
+            took_in: self.feed.taken_in(),
+        };
         Some((batch, self.applied))
     }
 
-    /// The database has it.
-    pub(super) fn finish(&mut self) {
-        let sent = std::mem::take(&mut self.sending);
-        self.known.learn_changes(&sent);
+    /// What others changed.
+    pub(super) fn go_on(&mut self, news: News) {
+        let changed = self.feed.go_on(news);
+        self.known.forget(changed.as_deref());
+    }
+
+    /// What was read of a range.
+    pub(super) fn learn(&mut self, range: std::ops::Range<Bytes>, page: Page) {
+        let at = page.news.at;
+        self.go_on(page.news);
+        if let Some(since) = self.feed.behind(at) {
+            self.known.learn_range(range, page.rows, &since);
+        }
+    }
+
+    /// The database has what was sent, under number `at`, and told where counters `stand`.
+    pub(super) fn finish(
+        &mut self,
+        at: i64,
+        stand: &std::collections::BTreeMap<Bytes, i64>,
+        news: News,
+    ) {
+        self.go_on(news);
+        let sent = std::mem::replace(&mut self.sending, Group::new());
+        let keys: Vec<Bytes> = sent.edits.iter().map(|(key, _)| key.clone()).collect();
+        let untold = sent.edits.iter().filter_map(|(key, edit)| {
+            let is_untold = matches!(edit, Edit::Count(_)) && !stand.contains_key(key);
+            is_untold.then(|| key.clone())
+        });
+        let untold: Vec<Bytes> = untold.collect();
+        let mut made = sent.edits.made(stand);
+        match self.feed.behind(at) {
+            Some(since) => made.retain(|key, _| !since.contains(key)),
+            None => {
+                self.known.forget(Some(&keys));
+                made.clear();
+            }
+        }
+        self.known.forget(Some(&untold));
+        self.known.learn_changes(made);
+        self.feed.changed(at, keys.into_iter());
+        sent.fate.send_replace(Fate::Made);
+    }
+
+    /// What was sent changes nothing: whether it was right is known from what others changed by now.
+    pub(super) fn finish_unchanged(&mut self, grounds: &Grounds, news: News) {
+        self.go_on(news);
+        let later = self.feed.behind(self.sending.seen);
+        let is_right = later.is_some_and(|later| !grounds.have(later.into_iter()));
+        let sent = std::mem::replace(&mut self.sending, Group::new());
+        sent.fate.send_replace(match is_right {
+            true => Fate::Made,
+            false => Fate::Outdated,
+        });
+    }
+
+    /// Others changed what was sent builds on.
+    pub(super) fn take_back(&mut self, news: News) {
+        self.go_on(news);
+        let sent = std::mem::replace(&mut self.sending, Group::new());
+        sent.fate.send_replace(Fate::Outdated);
+        self.give_up_waiting();
+    }
+
+    fn give_up_waiting(&mut self) {
+        let waiting = std::mem::replace(&mut self.waiting, Group::new());
+        waiting.fate.send_replace(Fate::Outdated);
     }
 }

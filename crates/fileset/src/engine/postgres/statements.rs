@@ -2,32 +2,49 @@
 //!
 //! | statement | when | trips |
 //! |---|---|---|
-//! | [`read`](Statements::read) and [`owner`](Statements::owner), in one trip | something is not known yet | 1 |
-//! | [`write`](Statements::write) | operations that waited are made durable, all at once | 1 |
-//! | [`claim`](Statements::claim), [`take`](Statements::take) | an engine opens, or takes over | 1 |
+//! | [`page`](Statements::page) | something is not known yet | 1 |
+//! | [`news`](Statements::news) | what others changed is asked for | 1 |
+//! | `BEGIN`, [`lock`](Statements::lock), [`change`](Statements::change), `news`, `COMMIT` | operations that waited are made, all at once | 1 |
+//! | `BEGIN`, `lock`, [`begin`](Statements::begin) and its like, `COMMIT` | a session begins, ends, or is ended | 4 to 8 |
+//! | [`beat`](Statements::beat), [`sessions`](Statements::sessions) | every 5 seconds | 1 |
 //! | [`create`](Statements::create), [`drop`](Statements::drop), [`is_there`](Statements::is_there) | a file system begins and ends | 1 |
-//! | `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`, then `read` | all is looked at, as by a check | 1 for each page |
+//! | `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`, then `page` | all is looked at, as by a check | 1 for each page |
 //! | `SET`, `SHOW` | a connection begins | 1 |
 //!
 //! What they are made of, and who has it as its documentation says; tried here with PostgreSQL alone:
 //!
 //! | | PostgreSQL 15 | CockroachDB | YugabyteDB |
 //! |---|---|---|---|
-//! | `bytea`, `bigint`, primary keys, schemas | yes | yes | yes |
+//! | `bytea`, `bigint`, arrays of them, primary keys, schemas | yes | yes | yes |
+//! | `SELECT ... FOR UPDATE`, READ COMMITTED with a view of its own for each statement | yes | from 23.2 | yes |
 //! | `WITH` of `UPDATE`, `DELETE` and `INSERT` with `RETURNING` | yes | yes | yes |
 //! | `INSERT ... ON CONFLICT (key) DO UPDATE` | yes | yes | yes |
-//! | `unnest` of two arrays in `FROM`, `= ANY(array)` | yes | yes | yes |
+//! | `unnest` of arrays in `FROM`, `= ANY(array)`, `get_byte` | yes | yes | yes |
 //! | keys in the order of their bytes, `LIMIT` | yes | yes | yes, with `PRIMARY KEY (key ASC)` |
 //! | `enable_seqscan` and its like | yes | not needed: a refusal is passed over | yes |
 //!
-//! No locks are taken but that of one row, the owner's, and by no more than one statement at a time: so no two
-//! transactions can wait for each other in a circle, and READ COMMITTED is enough. The row says at once who may write
-//! (`epoch`) and what was written last (`sequence`): a statement that is sent again, since nobody knows what became of
-//! it, finds the row as it left it and does nothing, and one that is on its way while another machine takes over is
-//! refused.
+//! Who changes something locks the one row of `head` first, and nobody locks a row before it that another could hold:
+//! so no two transactions wait for each other in a circle. What is read behind the lock is the latest that there is, so
+//! READ COMMITTED is enough. A batch has a number among those of its session: one that is sent again, since nobody knows
+//! what became of it, finds its number taken and does nothing.
+//!
+//! | table | what a row says |
+//! |---|---|
+//! | `kv` | a key with its value, or where its counter stands |
+//! | `head` | how many changes there were, how many sessions, and which of them has the keys alone |
+//! | `session` | who has the keys, how often it was heard of, and its last batch |
+//! | `feed` | a change: whose, and of which keys; the last [`FEED_KEPT`] of them |
 
 /// The version of these tables.
-pub(super) const VERSION: i32 = 1;
+pub(super) const VERSION: i32 = 2;
+/// Changes that are listed. Who is farther behind begins anew.
+pub(super) const FEED_KEPT: i64 = 100_000;
+
+/// The value of a counter that somebody set as bytes, the least first.
+const COUNTER: &str = "(get_byte(kv.value, 0)::bigint | get_byte(kv.value, 1)::bigint << 8 \
+     | get_byte(kv.value, 2)::bigint << 16 | get_byte(kv.value, 3)::bigint << 24 \
+     | get_byte(kv.value, 4)::bigint << 32 | get_byte(kv.value, 5)::bigint << 40 \
+     | get_byte(kv.value, 6)::bigint << 48 | get_byte(kv.value, 7)::bigint << 56)";
 
 /// What is asked of the tables of one file system.
 #[derive(Debug, Clone)]
@@ -43,69 +60,177 @@ impl Statements {
         }
     }
 
-    /// Takes the first and the end of a range, and how many of its keys are wanted.
-    pub(super) fn read(&self) -> String {
+    /// Takes the number from which on, and the session, whose own changes are left out. The row without a key says the
+    /// latest number, and how it is with the session; the other rows are keys that were changed.
+    pub(super) fn news(&self) -> String {
         let schema = &self.schema;
         format!(
-            "SELECT key, value FROM {schema}.kv WHERE key >= $1 AND key < $2 ORDER BY key LIMIT $3"
+            "SELECT NULL::bytea AS key, sequence AS at, floor, alone, wanted, \
+               EXISTS (SELECT 1 FROM {schema}.session WHERE id = $2) AS is_alive \
+             FROM {schema}.head WHERE id = 1 \
+             UNION ALL SELECT changed.key, feed.sequence, NULL, NULL, NULL, NULL \
+             FROM {schema}.feed AS feed, unnest(feed.keys) AS changed (key) \
+             WHERE feed.sequence > $1 AND feed.session <> $2"
         )
     }
 
-    /// Who may write, and what was written last.
-    pub(super) fn owner(&self) -> String {
+    /// Takes what `news` takes, then the first and the end of a range, and how many of its keys are wanted. The rows of
+    /// `news` come with `false`; all rows are as of one moment.
+    pub(super) fn page(&self) -> String {
         let schema = &self.schema;
-        format!("SELECT epoch, sequence FROM {schema}.owner WHERE id = 1")
-    }
-
-    /// Takes the epoch, the number before and this one, the keys that go, and those that come with their values. Says
-    /// whether that was done.
-    pub(super) fn write(&self) -> String {
-        let schema = &self.schema;
+        let news = self.news();
         format!(
-            "WITH own AS (\
-               UPDATE {schema}.owner SET sequence = $3 \
-               WHERE id = 1 AND epoch = $1 AND sequence = $2 RETURNING id), \
-             gone AS (\
-               DELETE FROM {schema}.kv \
-               WHERE key = ANY($4::bytea[]) AND EXISTS (SELECT 1 FROM own) RETURNING key), \
-             come AS (\
-               INSERT INTO {schema}.kv (key, value) \
-               SELECT put.key, put.value FROM unnest($5::bytea[], $6::bytea[]) AS put (key, value) \
-               WHERE EXISTS (SELECT 1 FROM own) \
-               ON CONFLICT (key) DO UPDATE SET value = excluded.value RETURNING key) \
-             SELECT EXISTS (SELECT 1 FROM own)"
+            "SELECT FALSE AS is_row, key, NULL::bytea AS value, NULL::bigint AS number, \
+               at, floor, alone, wanted, is_alive FROM ({news}) AS news \
+             UNION ALL SELECT TRUE, key, value, number, NULL, NULL, NULL, NULL, NULL \
+             FROM (SELECT key, value, number FROM {schema}.kv \
+               WHERE key >= $3 AND key < $4 ORDER BY key LIMIT $5) AS page"
         )
     }
 
-    /// Begins an epoch, if this machine has the file system.
-    pub(super) fn claim(&self) -> String {
+    /// What goes before any change.
+    pub(super) fn lock(&self) -> String {
+        let schema = &self.schema;
+        format!("SELECT sequence FROM {schema}.head WHERE id = 1 FOR UPDATE")
+    }
+
+    /// Takes the session, the number of its batch, what was seen by it; the keys and the ranges that it builds on; the
+    /// keys that go, those that come with their values, and counters with their floors and what is added to them; whether
+    /// others are to be told, and what was taken in. The first row says what became of it ([`Said`](super::session)) and
+    /// its number among all changes; the others are counters and where they stand.
+    pub(super) fn change(&self) -> String {
         let schema = &self.schema;
         format!(
-            "UPDATE {schema}.owner SET epoch = epoch + 1 WHERE id = 1 AND holder = $1 \
-             RETURNING epoch, sequence, version"
+            "WITH head AS (SELECT sequence, floor FROM {schema}.head WHERE id = 1), \
+             mine AS (SELECT batch, at FROM {schema}.session WHERE id = $1), \
+             news AS (SELECT changed.key FROM {schema}.feed AS feed, unnest(feed.keys) AS changed (key) \
+               WHERE feed.sequence > $3 AND feed.session <> $1), \
+             counts AS (SELECT count.key, count.floor, count.plus \
+               FROM unnest($10::bytea[], $11::bigint[], $12::bigint[]) AS count (key, floor, plus)), \
+             verdict AS (SELECT CASE \
+               WHEN NOT EXISTS (SELECT 1 FROM mine) THEN 0 \
+               WHEN (SELECT batch FROM mine) = $2 THEN 1 \
+               WHEN (SELECT batch FROM mine) <> $2 - 1 THEN 2 \
+               WHEN (SELECT floor FROM head) > $3 THEN 3 \
+               WHEN EXISTS (SELECT 1 FROM news WHERE key = ANY($4::bytea[])) THEN 3 \
+               WHEN EXISTS (SELECT 1 FROM news, unnest($5::bytea[], $6::bytea[]) AS looked (first, behind) \
+                 WHERE news.key >= looked.first AND news.key < looked.behind) THEN 3 \
+               ELSE 4 END AS said), \
+             go AS (SELECT 1 FROM verdict WHERE said = 4), \
+             next AS (UPDATE {schema}.head SET sequence = sequence + 1 \
+               WHERE id = 1 AND EXISTS (SELECT 1 FROM go) RETURNING sequence), \
+             own AS (UPDATE {schema}.session SET batch = $2, beat = beat + 1, heard = now(), \
+               took_in = $14, at = (SELECT sequence FROM next) \
+               WHERE id = $1 AND EXISTS (SELECT 1 FROM next) RETURNING id), \
+             fed AS (INSERT INTO {schema}.feed (sequence, session, keys) \
+               SELECT sequence, $1, $7::bytea[] || $8::bytea[] || $10::bytea[] FROM next WHERE $13 RETURNING sequence), \
+             gone AS (DELETE FROM {schema}.kv \
+               WHERE key = ANY($7::bytea[]) AND EXISTS (SELECT 1 FROM go) RETURNING key), \
+             come AS (INSERT INTO {schema}.kv (key, value) \
+               SELECT put.key, put.value FROM unnest($8::bytea[], $9::bytea[]) AS put (key, value) \
+               WHERE EXISTS (SELECT 1 FROM go) \
+               ON CONFLICT (key) DO UPDATE SET value = excluded.value, number = NULL RETURNING key), \
+             moved AS (UPDATE {schema}.kv AS kv SET value = NULL, \
+               number = GREATEST(counts.floor, COALESCE(kv.number, {COUNTER}, 0) + counts.plus) \
+               FROM counts WHERE kv.key = counts.key AND EXISTS (SELECT 1 FROM go) \
+               RETURNING kv.key, kv.number), \
+             begun AS (INSERT INTO {schema}.kv (key, number) \
+               SELECT counts.key, GREATEST(counts.floor, counts.plus) FROM counts \
+               WHERE EXISTS (SELECT 1 FROM go) \
+               AND NOT EXISTS (SELECT 1 FROM {schema}.kv AS kv WHERE kv.key = counts.key) \
+               RETURNING key, number) \
+             SELECT NULL::bytea AS key, said::bigint AS number, \
+               COALESCE((SELECT sequence FROM next), (SELECT at FROM mine)) AS at FROM verdict \
+             UNION ALL SELECT key, number, NULL FROM moved \
+             UNION ALL SELECT key, number, NULL FROM begun"
         )
     }
 
-    /// Begins an epoch, and this machine has the file system from now on.
-    pub(super) fn take(&self) -> String {
+    /// Takes a machine and a name; behind `lock`. Returns the number of the session and the version of the
+    /// tables. Sessions that this machine had before are over.
+    pub(super) fn begin(&self) -> [String; 3] {
+        let schema = &self.schema;
+        [
+            format!("DELETE FROM {schema}.session WHERE machine = $1"),
+            format!(
+                "UPDATE {schema}.head SET sessions = sessions + 1 WHERE id = 1 \
+                 RETURNING sessions, version"
+            ),
+            format!(
+                "INSERT INTO {schema}.session (id, machine, name, begun, heard, beat, took_in, batch, at) \
+                 SELECT sessions, $1, $2, now(), now(), 0, sequence, 0, sequence \
+                 FROM {schema}.head WHERE id = 1"
+            ),
+        ]
+    }
+
+    /// Takes a session; behind `lock`. It gets the keys alone if nobody else has them; else it asks for them. Returns
+    /// who has them alone.
+    pub(super) fn ask(&self) -> String {
         let schema = &self.schema;
         format!(
-            "UPDATE {schema}.owner SET epoch = epoch + 1, holder = $1 WHERE id = 1 \
-             RETURNING epoch, sequence, version"
+            "UPDATE {schema}.head SET wanted = EXISTS (SELECT 1 FROM {schema}.session \
+                 WHERE id = alone AND id <> $1), \
+               alone = CASE WHEN NOT EXISTS (SELECT 1 FROM {schema}.session WHERE id <> $1) THEN $1 \
+                 WHEN EXISTS (SELECT 1 FROM {schema}.session WHERE id = alone) THEN alone END \
+             WHERE id = 1 RETURNING alone, sequence"
         )
     }
 
-    /// Makes the tables, which `holder` has.
-    pub(super) fn create(&self, holder: i64) -> String {
+    /// Takes a session, which does not want to have the keys alone any more.
+    pub(super) fn share(&self) -> String {
+        let schema = &self.schema;
+        format!("UPDATE {schema}.head SET alone = NULL, wanted = FALSE WHERE id = 1 AND alone = $1")
+    }
+
+    /// Takes a session and what it took in: it is alive. Returns its number if that is so.
+    pub(super) fn beat(&self) -> String {
+        let schema = &self.schema;
+        format!(
+            "UPDATE {schema}.session SET beat = beat + 1, heard = now(), took_in = $2 \
+             WHERE id = $1 RETURNING id"
+        )
+    }
+
+    /// All sessions, by number.
+    pub(super) fn sessions(&self) -> String {
+        let schema = &self.schema;
+        format!("SELECT id, name, begun, heard, beat, took_in FROM {schema}.session ORDER BY id")
+    }
+
+    /// Takes a session, and how often it was heard of, if that matters; behind `lock`. It is over.
+    pub(super) fn end(&self) -> String {
+        let schema = &self.schema;
+        format!("DELETE FROM {schema}.session WHERE id = $1 AND ($2::bigint IS NULL OR beat = $2)")
+    }
+
+    /// Removes changes from the feed that nobody needs; behind `lock`.
+    pub(super) fn trim(&self) -> String {
+        let schema = &self.schema;
+        format!(
+            "WITH cut AS (UPDATE {schema}.head SET floor = GREATEST(floor, sequence - {FEED_KEPT}) \
+               WHERE id = 1 RETURNING floor) \
+             DELETE FROM {schema}.feed WHERE sequence <= (SELECT floor FROM cut)"
+        )
+    }
+
+    /// Makes the tables.
+    pub(super) fn create(&self) -> String {
         let schema = &self.schema;
         format!(
             "BEGIN; \
              CREATE SCHEMA {schema}; \
-             CREATE TABLE {schema}.kv (key bytea NOT NULL, value bytea NOT NULL, PRIMARY KEY (key)); \
-             CREATE TABLE {schema}.owner (id integer PRIMARY KEY, version integer NOT NULL, \
-               holder bigint NOT NULL, epoch bigint NOT NULL, sequence bigint NOT NULL); \
-             INSERT INTO {schema}.owner (id, version, holder, epoch, sequence) \
-               VALUES (1, {VERSION}, {holder}, 0, 0); \
+             CREATE TABLE {schema}.kv (key bytea NOT NULL, value bytea, number bigint, PRIMARY KEY (key)); \
+             CREATE TABLE {schema}.head (id integer PRIMARY KEY, version integer NOT NULL, \
+               sequence bigint NOT NULL, floor bigint NOT NULL, sessions bigint NOT NULL, \
+               alone bigint, wanted boolean NOT NULL); \
+             CREATE TABLE {schema}.session (id bigint PRIMARY KEY, machine bigint NOT NULL, \
+               name text NOT NULL, begun timestamptz NOT NULL, heard timestamptz NOT NULL, \
+               beat bigint NOT NULL, took_in bigint NOT NULL, batch bigint NOT NULL, at bigint NOT NULL); \
+             CREATE TABLE {schema}.feed (sequence bigint PRIMARY KEY, session bigint NOT NULL, \
+               keys bytea[] NOT NULL); \
+             INSERT INTO {schema}.head (id, version, sequence, floor, sessions, alone, wanted) \
+               VALUES (1, {VERSION}, 0, 0, 0, NULL, FALSE); \
              COMMIT"
         )
     }

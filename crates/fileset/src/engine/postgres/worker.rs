@@ -1,26 +1,37 @@
 //! What makes operations durable, and what it shares with the engine.
 //!
-//! No timer makes groups: whatever was applied while the last group was under way is the next one, in one statement.
-//! Groups go one after the other, so that a crash of this process takes away the last ones alone.
+//! No timer makes groups: whatever was applied while the last group was under way is the next one, in one trip. Groups
+//! go one after the other, so that a crash of this process takes away the last ones alone. In between the worker asks
+//! what others changed, and says that this session is alive.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use penstock_base::{clock, random};
+use penstock_base::{
+    clock::{self, Instant},
+    random,
+};
 use tokio::sync::{Notify, watch};
 
 use super::{
+    feed::News,
     known::{Want, behind},
+    lives::Lives,
     readers::Readers,
-    session::{Batch, Connector, Owner, Writer},
-    state::State,
+    session::{Batch, Connector, Outcome, Since, Writer},
+    state::{Fate, Mode, Ran, State},
 };
-use crate::engine::{EngineError, EngineResult};
+use crate::engine::{EngineError, EngineResult, Operation};
 
 /// Bytes that may wait to be made durable; with more, operations wait.
 const WAITING_MAX: usize = 8 << 20;
-/// How often a machine that writes nothing asks whether it still may.
-const HEARTBEAT: Duration = Duration::from_secs(5);
+/// How often a session says that it is alive.
+const BEAT: Duration = Duration::from_secs(5);
+/// How often a session asks what others changed, and one that has the keys alone whether somebody asks for them.
+const POLL: Duration = Duration::from_millis(40);
+const POLL_ALONE: Duration = Duration::from_millis(250);
+/// Beats between two looks at what of the feed nobody needs.
+const TRIM_BEATS: u32 = 12;
 /// How long the first pause behind a failure is, at most, and how long the longest.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -36,12 +47,23 @@ pub(super) const PAGE_MAX: i64 = 8192;
 /// How far the worker is.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Progress {
-    /// The last operation that is durable.
+    /// The last operation that is durable, or was taken back.
     committed: u64,
+    /// Others come in.
+    is_yielding: bool,
     /// Why it does not get on.
     trouble: Option<EngineError>,
     failed: Option<EngineError>,
     is_ended: bool,
+}
+
+/// What is asked of the database, to be known here.
+#[derive(Debug, Clone, Copy)]
+enum Asked<'a> {
+    /// So many keys from there on.
+    Page(&'a Want, i64),
+    /// What others changed.
+    News,
 }
 
 /// What the engine and its worker share.
@@ -50,9 +72,11 @@ pub(super) struct Shared {
     pub(super) state: std::sync::RwLock<State>,
     pub(super) progress: watch::Sender<Progress>,
     pub(super) readers: Readers,
-    pub(super) epoch: i64,
+    pub(super) session: i64,
     /// How long an operation waits for a database that does not answer.
     pub(super) patience: Duration,
+    /// Rings when others changed something.
+    pub(super) told: Notify,
     bell: Notify,
     closing: watch::Sender<bool>,
 }
@@ -61,15 +85,16 @@ impl Shared {
     pub(super) fn new(
         connector: Connector,
         (state, readers): (State, Readers),
-        (epoch, patience): (i64, Duration),
+        (session, patience): (i64, Duration),
     ) -> Self {
         Self {
             connector,
             state: std::sync::RwLock::new(state),
             progress: watch::Sender::new(Progress::default()),
             readers,
-            epoch,
+            session,
             patience,
+            told: Notify::new(),
             bell: Notify::new(),
             closing: watch::Sender::new(false),
         }
@@ -85,9 +110,24 @@ impl Shared {
         locked.unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// There is something to make durable.
-    pub(super) fn ring(&self) {
-        self.bell.notify_one();
+    /// From where news are wanted.
+    pub(super) fn since(&self) -> Since {
+        Since {
+            seen: self.read().feed.seen(),
+            session: self.session,
+        }
+    }
+
+    /// Changes what is known, and tells of it.
+    fn learn(&self, learn: impl FnOnce(&mut State)) {
+        let has_untold = {
+            let mut state = self.write();
+            learn(&mut state);
+            state.feed.has_untold()
+        };
+        if has_untold {
+            self.told.notify_one();
+        }
     }
 
     /// Nothing more is done.
@@ -96,18 +136,53 @@ impl Shared {
         self.write().fail(error.clone());
         self.progress
             .send_modify(|progress| progress.failed = Some(error.clone()));
+        self.told.notify_one();
     }
 
-    /// Another machine has the file system, or the database is another one.
-    fn shut_out(&self, found: Owner) -> EngineError {
-        let text = match found.epoch == self.epoch {
-            true => format!(
-                "the database at {} was put back to what it was once",
-                self.connector.place
-            ),
-            false => format!("another machine has it since (epoch {})", found.epoch),
-        };
-        EngineError::Fenced(text)
+    /// What a trip brought; nothing more is done if this session is over.
+    fn brought<T>(&self, brought: EngineResult<T>) -> EngineResult<T> {
+        brought.inspect_err(|error| {
+            if matches!(error, EngineError::Fenced(_)) {
+                self.fail(error);
+            }
+        })
+    }
+
+    /// Runs an operation, again if others changed what it builds on.
+    pub(super) async fn run(&self, operation: &mut Operation) -> EngineResult<()> {
+        let mut misses = 0;
+        loop {
+            self.room().await?;
+            let ran = self.write().run(operation)?;
+            match ran {
+                Ran::Done => {
+                    self.bell.notify_one();
+                    return Ok(());
+                }
+                Ran::Waits(fate) => {
+                    self.bell.notify_one();
+                    match self.fate(fate).await? {
+                        Fate::Made => return Ok(()),
+                        Fate::Open | Fate::Outdated => misses = 0,
+                    }
+                }
+                Ran::Missed(want) => {
+                    self.fetch(want, misses).await?;
+                    misses += 1;
+                }
+                Ran::Yielding => self.reached(|progress| !progress.is_yielding).await?,
+            }
+        }
+    }
+
+    /// Returns what became of a group.
+    async fn fate(&self, mut fate: watch::Receiver<Fate>) -> EngineResult<Fate> {
+        let decided = fate.wait_for(|fate| *fate != Fate::Open);
+        let failed = self.reached(|_| false);
+        tokio::select! {
+            decided = decided => Ok(decided.map_or(Fate::Outdated, |fate| *fate)),
+            failed = failed => failed.map(|()| Fate::Outdated),
+        }
     }
 
     /// Returns when there is room for operations.
@@ -156,40 +231,60 @@ impl Shared {
             false => (NEAR, NEAR_MAX),
         };
         let count = first.saturating_mul(4_i64.saturating_pow(misses)).min(most);
+        self.ask_until_answered(Asked::Page(&want, count)).await
+    }
+
+    /// Asks the database, and waits for one that is away.
+    async fn ask_until_answered(&self, asked: Asked<'_>) -> EngineResult<()> {
         let mut trouble = None;
-        let fetched = clock::deadline(self.patience, async {
+        let done = clock::deadline(self.patience, async {
             let mut pause = PAUSE;
             loop {
-                match self.fetch_once(&want, count).await {
+                let answered = match asked {
+                    Asked::Page(want, count) => self.fetch_once(want, count).await,
+                    Asked::News => self.ask_for_news().await,
+                };
+                match answered {
                     Err(error @ (EngineError::Database(_) | EngineError::Full(_))) => {
                         trouble = Some(error);
                         rest(&mut pause).await;
                         self.read().check()?;
                     }
-                    fetched => return fetched,
+                    answered => return answered,
                 }
             }
         });
-        match fetched.await {
-            Ok(fetched) => fetched,
+        match done.await {
+            Ok(done) => done,
             Err(_) => Err(trouble.unwrap_or_else(|| self.silent())),
         }
     }
 
     async fn fetch_once(&self, want: &Want, count: i64) -> EngineResult<()> {
-        let turns = self.read().known.turns();
-        let (rows, owner) = self.readers.page(&want.start, &want.end, count).await?;
-        if owner.epoch != self.epoch {
-            let error = self.shut_out(owner);
-            self.fail(&error);
-            return Err(error);
-        }
-        let end: Bytes = match rows.last() {
-            Some((last, _)) if rows.len() as i64 >= count => behind(last),
-            _ => want.end.clone(),
+        let range = want.start.clone()..want.end.clone();
+        let page = self.readers.page(self.since(), &range, count).await;
+        let page = self.brought(page)?;
+        let end: Bytes = match page.rows.last() {
+            Some((last, _)) if page.rows.len() as i64 >= count => behind(last),
+            _ => range.end,
         };
-        let range = want.start.clone()..end;
-        self.write().known.learn_range(range, rows, turns);
+        let read: Range<Bytes> = range.start..end;
+        self.learn(|state| state.learn(read, page));
+        Ok(())
+    }
+
+    /// Returns when queries see all that was applied anywhere before the call.
+    pub(super) async fn catch_up(&self) -> EngineResult<()> {
+        if self.read().mode() != Mode::Shared {
+            return self.read().check();
+        }
+        self.ask_until_answered(Asked::News).await
+    }
+
+    async fn ask_for_news(&self) -> EngineResult<()> {
+        let news = self.readers.news(self.since()).await;
+        let news = self.brought(news)?;
+        self.learn(|state| state.go_on(news));
         Ok(())
     }
 
@@ -220,12 +315,26 @@ async fn rest(pause: &mut Duration) {
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) writer: Option<Writer>,
-    /// The number of the last statement that wrote.
-    pub(super) sequence: i64,
+    /// The number of the last batch that was made.
+    batch: i64,
+    lives: Lives,
+    last_beat: Instant,
+    beats: u32,
 }
 
 impl Worker {
-    /// Works until the engine is closed or shut out.
+    pub(super) fn new(shared: Arc<Shared>, writer: Writer) -> Self {
+        Self {
+            lives: Lives::of(shared.session),
+            shared,
+            writer: Some(writer),
+            batch: 0,
+            last_beat: clock::now(),
+            beats: 0,
+        }
+    }
+
+    /// Works until the engine is closed, or the session is over.
     pub(super) async fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         if let Err(error) = self.work().await {
@@ -242,30 +351,39 @@ impl Worker {
         loop {
             let begun = shared.write().begin();
             if let Some((batch, last)) = begun {
-                self.make_durable(&batch).await?;
-                shared.write().finish();
+                self.make_durable(batch).await?;
                 shared.progress.send_modify(|progress| {
                     progress.committed = last;
                     progress.trouble = None;
                 });
-                continue;
-            }
-            if *closing.borrow_and_update() {
+            } else if shared.read().mode() == Mode::Yielding {
+                self.share().await?;
+            } else if *closing.borrow_and_update() {
+                self.end().await;
                 return Ok(());
+            } else {
+                let poll = match shared.read().mode() {
+                    Mode::Shared => POLL,
+                    Mode::Alone | Mode::Yielding => POLL_ALONE,
+                };
+                tokio::select! {
+                    () = shared.bell.notified() => {}
+                    _ = closing.changed() => {}
+                    () = clock::sleep(poll) => self.ask_for_news().await?,
+                }
             }
-            tokio::select! {
-                () = shared.bell.notified() => {}
-                _ = closing.changed() => {}
-                () = clock::sleep(HEARTBEAT) => self.ask().await?,
+            if clock::now().duration_since(self.last_beat) >= BEAT {
+                passed_over(self.beat().await)?;
             }
         }
     }
 
-    /// Sends changes until the database has them, or says that it will not take them from here.
-    async fn make_durable(&mut self, batch: &Batch) -> EngineResult<()> {
+    /// Sends changes until the database has them, or says that it will not take them.
+    async fn make_durable(&mut self, mut batch: Batch) -> EngineResult<()> {
+        batch.number = self.batch + 1;
         let mut pause = PAUSE;
         loop {
-            match self.attempt(batch).await {
+            match self.attempt(&batch).await {
                 Err(error @ (EngineError::Database(_) | EngineError::Full(_))) => {
                     self.in_trouble(error);
                     rest(&mut pause).await;
@@ -286,23 +404,41 @@ impl Worker {
 
     /// Sends changes. They may have been made by an attempt before this one whose answer was lost.
     async fn attempt(&mut self, batch: &Batch) -> EngineResult<()> {
-        let before = Owner {
-            epoch: self.shared.epoch,
-            sequence: self.sequence,
-        };
-        let writer = self.writer().await?;
-        if !writer.write(before, batch).await? {
-            let found = writer.session.owner().await?;
-            let expected = Owner {
-                sequence: before.sequence + 1,
-                ..before
-            };
-            if found != expected {
-                return Err(self.shared.shut_out(found));
-            }
+        let (shared, since) = (Arc::clone(&self.shared), self.shared.since());
+        if batch.edits.is_empty() {
+            let news = shared.readers.news(since).await?;
+            self.heed(&news);
+            shared.learn(|state| state.finish_unchanged(&batch.grounds, news));
+            return Ok(());
         }
-        self.sequence += 1;
-        Ok(())
+        let (outcome, news) = self.writer().await?.change(since, batch).await?;
+        self.heed(&news);
+        match outcome {
+            Outcome::Made { at, stand } => {
+                self.batch = batch.number;
+                shared.learn(|state| state.finish(at, &stand, news));
+                Ok(())
+            }
+            Outcome::Outdated if batch.is_told => {
+                shared.learn(|state| state.take_back(news));
+                Ok(())
+            }
+            Outcome::Outdated => Err(EngineError::Fenced(
+                "somebody else changed the keys that this session had alone".to_owned(),
+            )),
+        }
+    }
+
+    /// Whether somebody asks for the keys.
+    fn heed(&self, news: &News) {
+        let shared = &self.shared;
+        let is_alone = news.alone == Some(shared.session);
+        if is_alone && news.is_wanted && shared.read().mode() == Mode::Alone {
+            shared.write().yield_keys();
+            shared
+                .progress
+                .send_modify(|progress| progress.is_yielding = true);
+        }
     }
 
     async fn writer(&mut self) -> EngineResult<&Writer> {
@@ -314,16 +450,93 @@ impl Worker {
         Ok(self.writer.insert(writer))
     }
 
-    /// Asks whether this machine still may write.
-    async fn ask(&mut self) -> EngineResult<()> {
-        let Ok(writer) = self.writer().await else {
-            return Ok(());
-        };
-        match writer.session.owner().await {
-            Ok(found) if found.epoch != self.shared.epoch || found.sequence != self.sequence => {
-                Err(self.shared.shut_out(found))
-            }
-            _ => Ok(()),
+    /// Asks what others changed.
+    async fn ask_for_news(&mut self) -> EngineResult<()> {
+        let news = passed_over(self.shared.readers.news(self.shared.since()).await)?;
+        if let Some(news) = news {
+            self.heed(&news);
+            self.shared.learn(|state| state.go_on(news));
         }
+        Ok(())
+    }
+
+    /// Lets others have the keys, too: all that was answered is in the database.
+    async fn share(&mut self) -> EngineResult<()> {
+        let session = self.shared.session;
+        let shared = match self.writer().await {
+            Ok(writer) => writer.session.share(session).await,
+            Err(error) => Err(error),
+        };
+        match shared {
+            Ok(()) => {
+                self.shared.write().share();
+                self.shared
+                    .progress
+                    .send_modify(|progress| progress.is_yielding = false);
+                Ok(())
+            }
+            Err(error @ (EngineError::Database(_) | EngineError::Full(_))) => {
+                self.in_trouble(error);
+                clock::sleep(PAUSE_MAX).await;
+                Ok(())
+            }
+            failed => failed,
+        }
+    }
+
+    /// Says that this session is alive, and looks whether the others are.
+    async fn beat(&mut self) -> EngineResult<()> {
+        self.last_beat = clock::now();
+        let took_in = self.shared.read().feed.taken_in();
+        let session = self.shared.session;
+        let mut lives = std::mem::replace(&mut self.lives, Lives::of(session));
+        let writer = &self.writer().await?.session;
+        if !writer.beat(session, took_in).await? {
+            return Err(super::session::over());
+        }
+        let others = lives.look(writer).await?;
+        self.lives = lives;
+        self.beats += 1;
+        if self.beats.is_multiple_of(TRIM_BEATS) {
+            self.writer().await?.session.trim().await?;
+        }
+        let is_shared = self.shared.read().mode() == Mode::Shared;
+        if is_shared && others.count == 0 {
+            self.be_alone().await?;
+        }
+        Ok(())
+    }
+
+    /// Has the keys alone, if nobody else came meanwhile.
+    async fn be_alone(&mut self) -> EngineResult<()> {
+        let session = self.shared.session;
+        let (alone, _) = self.writer().await?.session.ask(session).await?;
+        if alone != Some(session) {
+            return Ok(());
+        }
+        let news = self.shared.readers.news(self.shared.since()).await;
+        match news {
+            Ok(news) => self.shared.learn(|state| state.be_alone(news)),
+            // It keeps to the ways of those who share.
+            Err(_) => self.writer().await?.session.share(session).await?,
+        }
+        Ok(())
+    }
+
+    /// The session ends. One that does not is ended by others.
+    async fn end(&mut self) {
+        let session = self.shared.session;
+        if let Ok(writer) = self.writer().await {
+            let _ = writer.session.end(session, None).await;
+        }
+    }
+}
+
+/// What was found; `None` if the database does not answer, which is no reason to give up.
+fn passed_over<T>(found: EngineResult<T>) -> EngineResult<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error @ EngineError::Fenced(_)) => Err(error),
+        Err(_) => Ok(None),
     }
 }

@@ -1,0 +1,166 @@
+//! What other sessions changed, as far as it is known here.
+//!
+//! All changes have one order: each batch that was made has the next number. What is known of keys is known as of one
+//! number, and goes on to a later one by forgetting what was changed in between. Pages that were read meanwhile can be
+//! as of an earlier number: so the keys of the last changes are remembered.
+
+use std::collections::{HashSet, VecDeque};
+
+use bytes::Bytes;
+
+use crate::engine::{Changed, Moment};
+
+/// Keys of changes that are remembered, and that wait to be told.
+const KEYS_MAX: usize = 1 << 16;
+
+/// What a trip brought of others.
+#[derive(Debug, Clone, Default)]
+pub(super) struct News {
+    /// As of this number.
+    pub(super) at: i64,
+    /// Changes up to this number are not listed any more.
+    pub(super) floor: i64,
+    /// Who has the keys alone.
+    pub(super) alone: Option<i64>,
+    /// Somebody waits for him.
+    pub(super) is_wanted: bool,
+    /// Keys with the numbers under which others changed them, behind the one that was asked from.
+    pub(super) changed: Vec<(i64, Bytes)>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Feed {
+    seen: i64,
+    /// Of all changes behind `reaches`, others' and own, in their order.
+    recent: VecDeque<(i64, Bytes)>,
+    reaches: i64,
+    /// Somebody follows.
+    follows: bool,
+    untold: Vec<Bytes>,
+    /// There were more than can be told.
+    untold_any: bool,
+    told_until: i64,
+    took_in: i64,
+}
+
+impl Feed {
+    pub(super) fn new(seen: i64) -> Self {
+        Self {
+            seen,
+            recent: VecDeque::new(),
+            reaches: seen,
+            follows: false,
+            untold: Vec::new(),
+            untold_any: false,
+            told_until: seen,
+            took_in: seen,
+        }
+    }
+
+    /// What is known is as of this number.
+    pub(super) fn seen(&self) -> i64 {
+        self.seen
+    }
+
+    /// Goes on with what a trip brought; returns the keys of which nothing is known any more, `None` if all.
+    pub(super) fn go_on(&mut self, news: News) -> Option<Vec<Bytes>> {
+        if news.at <= self.seen {
+            return Some(Vec::new());
+        }
+        let is_whole = news.floor <= self.seen;
+        let seen = std::mem::replace(&mut self.seen, news.at);
+        if !is_whole {
+            self.recent.clear();
+            self.reaches = news.at;
+            self.untold.clear();
+            self.untold_any = true;
+            return None;
+        }
+        let mut keys = Vec::new();
+        for (at, key) in news.changed.into_iter().filter(|(at, _)| *at > seen) {
+            self.remember(at, key.clone());
+            self.tell(key.clone());
+            keys.push(key);
+        }
+        Some(keys)
+    }
+
+    /// What this session changed.
+    pub(super) fn changed(&mut self, at: i64, keys: impl Iterator<Item = Bytes>) {
+        keys.for_each(|key| self.remember(at, key));
+    }
+
+    fn remember(&mut self, at: i64, key: Bytes) {
+        if self.recent.len() >= KEYS_MAX
+            && let Some((at, _)) = self.recent.pop_front()
+        {
+            self.reaches = self.reaches.max(at);
+        }
+        let later = self.recent.iter().rev();
+        let later = later.take_while(|(when, _)| *when > at).count();
+        let place = self.recent.len() - later;
+        self.recent.insert(place, (at, key));
+    }
+
+    fn tell(&mut self, key: Bytes) {
+        match !self.follows || self.untold_any || self.untold.len() >= KEYS_MAX {
+            true => {
+                self.untold.clear();
+                self.untold_any = self.follows;
+            }
+            false => self.untold.push(key),
+        }
+    }
+
+    /// Keys that were changed behind `at`; `None` if that is not remembered.
+    pub(super) fn behind(&self, at: i64) -> Option<HashSet<&Bytes>> {
+        let later = self.recent.iter().rev();
+        let later = later.take_while(|(when, _)| *when > at);
+        (at >= self.reaches).then(|| later.map(|(_, key)| key).collect())
+    }
+
+    /// Whether others changed something that was not told.
+    pub(super) fn has_untold(&self) -> bool {
+        self.untold_any || !self.untold.is_empty()
+    }
+
+    /// Tells what others changed, if they did.
+    pub(super) fn told(&mut self) -> Option<Changed> {
+        if !self.follows {
+            self.follows = true;
+            self.told_until = self.seen;
+            self.took_in = self.seen;
+            self.untold_any = true;
+        }
+        if !self.has_untold() {
+            return None;
+        }
+        self.told_until = self.seen;
+        let keys = std::mem::take(&mut self.untold);
+        let is_any = std::mem::take(&mut self.untold_any);
+        Some(Changed {
+            until: moment(self.seen),
+            keys: (!is_any).then_some(keys),
+        })
+    }
+
+    pub(super) fn take_in(&mut self, until: Moment) {
+        let until = i64::try_from(until.0).unwrap_or(i64::MAX);
+        self.took_in = self.took_in.max(until);
+    }
+
+    /// Up to where nothing older is kept by anybody of this session.
+    pub(super) fn taken_in(&self) -> i64 {
+        let has_all = !self.has_untold() && self.took_in >= self.told_until;
+        match !self.follows || has_all {
+            true => self.seen,
+            false => self.took_in,
+        }
+    }
+}
+
+/// A number as others know it.
+pub(super) fn moment(at: i64) -> Moment {
+    Moment(u64::try_from(at).unwrap_or_default())
+}
