@@ -63,22 +63,18 @@ pub use self::{address::PostgresAddress, password::password_in};
 use self::{
     feed::Feed,
     known::Known,
-    lives::{LEASE, Lives},
+    lives::Lives,
     readers::Readers,
     session::{Connector, Session, Writer},
     state::{Mode, Ran, State},
-    worker::{Shared, Worker},
+    worker::{BEATS, Shared, Worker},
 };
 use super::{Engine, EngineError, EngineResult, Operation, Peers, Query};
 
 /// The file that says which machine this is to the database.
 const MACHINE: &str = "machine";
-/// How often a session that begins asks for the keys that another one has alone, and how often it looks whether that one
-/// is alive.
+/// How often a session that begins asks for the keys that another one has alone.
 const ASK_INTERVAL: Duration = Duration::from_millis(20);
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long it does so: one that is dead is over by then.
-const ASK_FOR: Duration = Duration::from_secs(LEASE.as_secs() * 2);
 /// Misses of one look, after which it goes over a snapshot instead.
 const MISSES_MAX: u32 = 24;
 /// The version of PostgreSQL from which on this is tried.
@@ -101,6 +97,8 @@ pub struct PostgresSettings {
     pub connections: usize,
     /// How long an operation waits for a database that does not answer.
     pub patience: Duration,
+    /// How long a session lives of which nothing is heard.
+    pub lease: Duration,
     /// Whether others may have the file system at the same time.
     pub is_shared: bool,
 }
@@ -110,6 +108,8 @@ impl PostgresSettings {
     pub const CONNECTIONS: usize = 4;
     /// How long an operation waits, usually.
     pub const PATIENCE: Duration = Duration::from_secs(60);
+    /// How long a session lives of which nothing is heard, usually.
+    pub const LEASE: Duration = Duration::from_secs(30);
 
     fn connector(&self) -> EngineResult<Connector> {
         run_blocking(|| Connector::new(&self.address, self.password.as_ref(), self.identity))
@@ -210,7 +210,7 @@ impl PostgresEngine {
     ) -> EngineResult<Self> {
         let machine = run_blocking(|| settings.machine())?;
         let own = session.begin(machine, &own_name()).await?;
-        let granted = ask(&session, own, settings.is_shared).await;
+        let granted = ask(&session, own, settings).await;
         let Ok((mode, at)) = granted else {
             session.end(own, None).await?;
             return Err(granted.err().unwrap_or(EngineError::NOT_RUN));
@@ -220,7 +220,7 @@ impl PostgresEngine {
         let readers = Readers::new(connector.clone(), settings.connections);
         let life = (own, settings.patience);
         let shared = Arc::new(Shared::new(connector, (state, readers), life));
-        let worker = Worker::new(Arc::clone(&shared), writer);
+        let worker = Worker::new(Arc::clone(&shared), writer, settings.lease);
         Ok(Self {
             shared,
             worker: Mutex::new(Some(tokio::spawn(worker.run()))),
@@ -239,25 +239,30 @@ impl PostgresEngine {
 
 /// Asks to have the keys alone, and waits for one who has them to let others in. Returns how this session has them, and
 /// the latest change.
-async fn ask(session: &Session, own: i64, is_shared: bool) -> EngineResult<(Mode, i64)> {
+async fn ask(
+    session: &Session,
+    own: i64,
+    settings: &PostgresSettings,
+) -> EngineResult<(Mode, i64)> {
     let began = clock::now();
-    let mut lives = Lives::of(own);
+    let mut lives = Lives::of(own, settings.lease);
     let mut next_look = began;
     loop {
         if clock::now() >= next_look {
             let others = lives.look(session).await?;
-            if others.is_one_alive && !is_shared {
+            if others.is_one_alive && !settings.is_shared {
                 return Err(EngineError::Fenced("another machine has it".to_owned()));
             }
-            next_look = clock::now() + LOOK_INTERVAL;
+            next_look = clock::now() + settings.lease / BEATS;
         }
         let (alone, at) = session.ask(own).await?;
         match alone {
             Some(alone) if alone == own => return Ok((Mode::Alone, at)),
-            None if is_shared => return Ok((Mode::Shared, at)),
+            None if settings.is_shared => return Ok((Mode::Shared, at)),
             _ => {}
         }
-        if clock::now().duration_since(began) > ASK_FOR {
+        // One that is dead is over by then.
+        if clock::now().duration_since(began) > settings.lease * 2 {
             return Err(EngineError::Database(
                 "another machine has it alone, and does not let others in".to_owned(),
             ));

@@ -45,6 +45,7 @@ pub fn settings_at(port: u16, directory: &Path, identity: u64) -> PostgresSettin
         memory: 8 << 20,
         connections: 2,
         patience: Duration::from_secs(60),
+        lease: PostgresSettings::LEASE,
         is_shared: true,
     }
 }

@@ -11,11 +11,6 @@ use penstock_base::clock::{self, Instant};
 use super::session::Session;
 use crate::engine::EngineResult;
 
-/// How long a session lives without a word.
-pub(super) const LEASE: Duration = Duration::from_secs(30);
-/// Between two looks, at most.
-const GAP_MAX: Duration = Duration::from_secs(12);
-
 /// What was found of the others.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Others {
@@ -28,15 +23,18 @@ pub(super) struct Others {
 #[derive(Debug)]
 pub(super) struct Lives {
     own: i64,
+    /// How long a session lives without a word.
+    lease: Duration,
     /// How often a session was heard of, and since when it is so.
     seen: HashMap<i64, (i64, Instant)>,
     last_look: Instant,
 }
 
 impl Lives {
-    pub(super) fn of(own: i64) -> Self {
+    pub(super) fn of(own: i64, lease: Duration) -> Self {
         Self {
             own,
+            lease,
             seen: HashMap::new(),
             last_look: clock::now(),
         }
@@ -46,7 +44,7 @@ impl Lives {
     pub(super) async fn look(&mut self, session: &Session) -> EngineResult<Others> {
         let rows = session.sessions().await?;
         let now = clock::now();
-        let was_away = now.duration_since(self.last_look) > GAP_MAX;
+        let was_away = now.duration_since(self.last_look) > self.lease / 2;
         self.last_look = now;
         let before = std::mem::take(&mut self.seen);
         let mut others = Others::default();
@@ -59,7 +57,7 @@ impl Lives {
                 .get(&id)
                 .filter(|(count, _)| *count == beat && !was_away);
             let since = known.map_or(now, |(_, since)| *since);
-            if now.duration_since(since) >= LEASE {
+            if now.duration_since(since) >= self.lease {
                 tracing::warn!(
                     session = id,
                     name = record.name,

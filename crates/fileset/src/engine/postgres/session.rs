@@ -328,6 +328,21 @@ pub(super) struct Since {
     pub(super) session: i64,
 }
 
+impl Since {
+    /// Fails if the session is over, or the database knows less than it did.
+    fn checked(self, news: Option<News>) -> EngineResult<News> {
+        let news = news.ok_or_else(over)?;
+        match news.at >= self.seen {
+            true => Ok(news),
+            false => Err(put_back()),
+        }
+    }
+}
+
+fn put_back() -> EngineError {
+    EngineError::Fenced("the database was put back to what it was once".to_owned())
+}
+
 /// A connection that reads.
 pub(super) struct Reader {
     pub(super) session: Session,
@@ -359,7 +374,7 @@ impl Reader {
         let is_row = |row: &&Row| row.get::<_, bool>("is_row");
         let mut rows: Vec<_> = found.iter().filter(is_row).map(key_and_value).collect();
         rows.sort_unstable();
-        let news = news(found.iter().filter(|row| !is_row(row))).ok_or_else(over)?;
+        let news = since.checked(news(found.iter().filter(|row| !is_row(row))))?;
         Ok(Page { rows, news })
     }
 
@@ -368,7 +383,7 @@ impl Reader {
         let params: [&(dyn ToSql + Sync); 2] = [&since.seen, &since.session];
         let found = self.session.client.query(&self.news, &params);
         let found = self.session.trip(found).await?;
-        news(found.iter()).ok_or_else(over)
+        since.checked(news(found.iter()))
     }
 }
 
@@ -466,8 +481,7 @@ impl Writer {
         );
         let ((), _, changed, found, ()) = self.session.trip(trip).await?;
         let outcome = outcome(&changed)?;
-        let news = news(found.iter()).ok_or_else(over)?;
-        Ok((outcome, news))
+        Ok((outcome, since.checked(news(found.iter()))?))
     }
 }
 
@@ -489,9 +503,7 @@ fn outcome(rows: &[Row]) -> EngineResult<Outcome> {
             stand,
         }),
         Some(3) => Ok(Outcome::Outdated),
-        Some(2) => Err(EngineError::Fenced(
-            "the database was put back to what it was once".to_owned(),
-        )),
+        Some(2) => Err(put_back()),
         _ => Err(over()),
     }
 }

@@ -18,20 +18,22 @@ use super::{
     known::{Want, behind},
     lives::Lives,
     readers::Readers,
-    session::{Batch, Connector, Outcome, Since, Writer},
+    session::{Batch, Connector, Outcome, Since, Writer, over},
     state::{Fate, Mode, Ran, State},
 };
 use crate::engine::{EngineError, EngineResult, Operation};
 
 /// Bytes that may wait to be made durable; with more, operations wait.
 const WAITING_MAX: usize = 8 << 20;
-/// How often a session says that it is alive.
-const BEAT: Duration = Duration::from_secs(5);
+/// How often in its lease a session says that it is alive.
+pub(super) const BEATS: u32 = 6;
 /// How often a session asks what others changed, and one that has the keys alone whether somebody asks for them.
 const POLL: Duration = Duration::from_millis(40);
 const POLL_ALONE: Duration = Duration::from_millis(250);
 /// Beats between two looks at what of the feed nobody needs.
 const TRIM_BEATS: u32 = 12;
+/// How long the end of a session is tried to be told.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the first pause behind a failure is, at most, and how long the longest.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -157,6 +159,8 @@ impl Shared {
             match ran {
                 Ran::Done => {
                     self.bell.notify_one();
+                    // A caller that never waits would keep the worker from its thread.
+                    tokio::task::consume_budget().await;
                     return Ok(());
                 }
                 Ran::Waits(fate) => {
@@ -297,7 +301,12 @@ impl Shared {
             applied
         };
         self.closing.send_replace(true);
-        self.committed(applied).await
+        self.committed(applied).await?;
+        // The session's end is told the database, if that answers: others would find out.
+        let mut progress = self.progress.subscribe();
+        let ended = progress.wait_for(|progress| progress.is_ended);
+        let _ = clock::deadline(END_TIMEOUT, ended).await;
+        Ok(())
     }
 }
 
@@ -318,14 +327,16 @@ pub(super) struct Worker {
     /// The number of the last batch that was made.
     batch: i64,
     lives: Lives,
+    lease: Duration,
     last_beat: Instant,
     beats: u32,
 }
 
 impl Worker {
-    pub(super) fn new(shared: Arc<Shared>, writer: Writer) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, writer: Writer, lease: Duration) -> Self {
         Self {
-            lives: Lives::of(shared.session),
+            lives: Lives::of(shared.session, lease),
+            lease,
             shared,
             writer: Some(writer),
             batch: 0,
@@ -372,7 +383,7 @@ impl Worker {
                     () = clock::sleep(poll) => self.ask_for_news().await?,
                 }
             }
-            if clock::now().duration_since(self.last_beat) >= BEAT {
+            if clock::now().duration_since(self.last_beat) >= self.lease / BEATS {
                 passed_over(self.beat().await)?;
             }
         }
@@ -442,12 +453,16 @@ impl Worker {
     }
 
     async fn writer(&mut self) -> EngineResult<&Writer> {
-        let alive = self.writer.take_if(|writer| writer.session.is_alive());
-        let writer = match alive {
-            Some(writer) => writer,
-            None => Writer::connect(&self.shared.connector).await?,
-        };
+        let writer = self.take_writer().await?;
         Ok(self.writer.insert(writer))
+    }
+
+    async fn take_writer(&mut self) -> EngineResult<Writer> {
+        let writer = self.writer.take();
+        match writer.filter(|writer| writer.session.is_alive()) {
+            Some(writer) => Ok(writer),
+            None => Writer::connect(&self.shared.connector).await,
+        }
     }
 
     /// Asks what others changed.
@@ -489,13 +504,12 @@ impl Worker {
         self.last_beat = clock::now();
         let took_in = self.shared.read().feed.taken_in();
         let session = self.shared.session;
-        let mut lives = std::mem::replace(&mut self.lives, Lives::of(session));
-        let writer = &self.writer().await?.session;
-        if !writer.beat(session, took_in).await? {
-            return Err(super::session::over());
+        let writer = self.take_writer().await?;
+        if !writer.session.beat(session, took_in).await? {
+            return Err(over());
         }
-        let others = lives.look(writer).await?;
-        self.lives = lives;
+        let others = self.lives.look(&writer.session).await?;
+        self.writer = Some(writer);
         self.beats += 1;
         if self.beats.is_multiple_of(TRIM_BEATS) {
             self.writer().await?.session.trim().await?;
