@@ -295,6 +295,8 @@ impl Fileset {
             memory,
             connections: PostgresSettings::CONNECTIONS,
             patience: PostgresSettings::PATIENCE,
+            lease: PostgresSettings::LEASE,
+            is_shared: false,
         })
     }
 

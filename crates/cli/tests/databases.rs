@@ -46,6 +46,13 @@ impl<'a> Machine<'a> {
         mountpoint
     }
 
+    fn mount_with(&self, password: &str) -> PathBuf {
+        let mountpoint = self.scratch.folder("mnt-there");
+        let mut command = self.penstock(&["mount", "fileset://home"]);
+        succeed(command.arg(&mountpoint).env("PGPASSWORD", password));
+        mountpoint
+    }
+
     fn unmount(&self, mountpoint: &Path) {
         succeed(self.penstock(&["umount"]).arg(mountpoint));
     }
@@ -115,6 +122,9 @@ fn a_fileset_on_a_database_lives_moves_and_ends_without_a_word_of_the_password()
     );
     let again = run(there.penstock(&attach).env("PGPASSWORD", PASSWORD));
     assert_eq!(again.code, Some(2), "it is there: {again:?}");
+    // Neither machine has it for good, and only one at a time.
+    succeed(&mut here.penstock(&["fileset", "check", "home"]));
+    let mounted_there = there.mount_with(PASSWORD);
     let late = run(&mut here.penstock(&["fileset", "check", "home"]));
     assert!(late.err.contains("another machine has it"), "{late:?}");
     let refused = run(&mut here.penstock(&["fileset", "destroy", "home", "--yes"]));
@@ -123,6 +133,9 @@ fn a_fileset_on_a_database_lives_moves_and_ends_without_a_word_of_the_password()
         here.penstock(&attach)
             .args(["--engine-password-file", &password]),
     );
+    let shut_out = fs::write(mounted_there.join("late"), "x");
+    assert!(shut_out.is_err());
+    there.unmount(&mounted_there);
     let mountpoint = here.mount();
     let text = fs::read_to_string(mountpoint.join("directory/file")).unwrap();
     assert_eq!(text, "content");

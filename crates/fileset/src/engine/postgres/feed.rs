@@ -13,7 +13,16 @@ use crate::engine::{Changed, Moment};
 /// Keys of changes that are remembered, and that wait to be told.
 const KEYS_MAX: usize = 1 << 16;
 
-/// What a trip brought of others.
+/// A key with the number under which it was changed.
+#[derive(Debug, Clone)]
+pub(super) struct ChangedKey {
+    pub(super) at: i64,
+    pub(super) key: Bytes,
+    /// This session changed it.
+    pub(super) is_own: bool,
+}
+
+/// What a trip brought.
 #[derive(Debug, Clone, Default)]
 pub(super) struct News {
     /// As of this number.
@@ -24,8 +33,8 @@ pub(super) struct News {
     pub(super) alone: Option<i64>,
     /// Somebody waits for him.
     pub(super) is_wanted: bool,
-    /// Keys with the numbers under which others changed them, behind the one that was asked from.
-    pub(super) changed: Vec<(i64, Bytes)>,
+    /// What was changed behind the number that was asked from. Own changes are among it whose answer has not come yet.
+    pub(super) changed: Vec<ChangedKey>,
 }
 
 /// See the module.
@@ -78,9 +87,12 @@ impl Feed {
             return None;
         }
         let mut keys = Vec::new();
-        for (at, key) in news.changed.into_iter().filter(|(at, _)| *at > seen) {
+        let changed = news.changed.into_iter();
+        for ChangedKey { at, key, is_own } in changed.filter(|changed| changed.at > seen) {
             self.remember(at, key.clone());
-            self.tell(key.clone());
+            if !is_own {
+                self.tell(key.clone());
+            }
             keys.push(key);
         }
         Some(keys)

@@ -13,7 +13,7 @@ use tokio_postgres::{
 use super::{
     address::{Place, PostgresAddress, TlsMode},
     edits::{Edit, Edits, number},
-    feed::{News, moment},
+    feed::{ChangedKey, News, moment},
     grounds::Grounds,
     statements::{Statements, VERSION},
     tls::Tls,
@@ -298,20 +298,22 @@ fn news<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<News> {
     let mut is_alive = false;
     for row in rows {
         match row.get::<_, Option<&[u8]>>("key") {
-            Some(key) => news
-                .changed
-                .push((row.get("at"), Bytes::copy_from_slice(key))),
+            Some(key) => news.changed.push(ChangedKey {
+                at: row.get("at"),
+                key: Bytes::copy_from_slice(key),
+                is_own: row.get("is_own"),
+            }),
             None => {
                 news.at = row.get("at");
                 news.floor = row.get("floor");
                 news.alone = row.get("alone");
                 news.is_wanted = row.get("wanted");
-                is_alive = row.get("is_alive");
+                is_alive = row.get("is_own");
             }
         }
     }
     // In the order of their numbers, as they are remembered.
-    news.changed.sort_by_key(|(at, _)| *at);
+    news.changed.sort_by_key(|changed| changed.at);
     is_alive.then_some(news)
 }
 
