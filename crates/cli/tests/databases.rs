@@ -70,6 +70,17 @@ fn expect_refusals(here: &Machine<'_>, create: &[&str], engine: &str) {
     assert_eq!(run(here.penstock(create).args(local)).code, Some(2));
 }
 
+/// Neither machine has it for good, and only one at a time.
+fn mount_where_it_is_free(here: &Machine<'_>, there: &Machine<'_>) -> PathBuf {
+    succeed(&mut here.penstock(&["fileset", "check", "home"]));
+    let mounted_there = there.mount_with(PASSWORD);
+    let late = run(&mut here.penstock(&["fileset", "check", "home"]));
+    assert!(late.err.contains("another machine has it"), "{late:?}");
+    let refused = run(&mut here.penstock(&["fileset", "destroy", "home", "--yes"]));
+    assert!(refused.err.contains("another machine"), "{refused:?}");
+    mounted_there
+}
+
 #[test]
 fn a_fileset_on_a_database_lives_moves_and_ends_without_a_word_of_the_password() {
     let Some(server) = Server::start() else {
@@ -122,13 +133,7 @@ fn a_fileset_on_a_database_lives_moves_and_ends_without_a_word_of_the_password()
     );
     let again = run(there.penstock(&attach).env("PGPASSWORD", PASSWORD));
     assert_eq!(again.code, Some(2), "it is there: {again:?}");
-    // Neither machine has it for good, and only one at a time.
-    succeed(&mut here.penstock(&["fileset", "check", "home"]));
-    let mounted_there = there.mount_with(PASSWORD);
-    let late = run(&mut here.penstock(&["fileset", "check", "home"]));
-    assert!(late.err.contains("another machine has it"), "{late:?}");
-    let refused = run(&mut here.penstock(&["fileset", "destroy", "home", "--yes"]));
-    assert!(refused.err.contains("another machine"), "{refused:?}");
+    let mounted_there = mount_where_it_is_free(&here, &there);
     succeed(
         here.penstock(&attach)
             .args(["--engine-password-file", &password]),

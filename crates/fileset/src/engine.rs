@@ -20,7 +20,7 @@
 //! | [`MemoryEngine`], [`MemorySession`] | tests: of one process, and of several that have the same keys |
 //! | [`EmbeddedEngine`] | one machine, no server: a log of our own before a B-tree |
 //! | [`ShippedEngine`] | the same, whose log is in a bucket too, so that it survives the loss of its machine |
-//! | [`PostgresEngine`] | one machine at a time, and keys in a database that somebody else looks after |
+//! | [`PostgresEngine`] | any number of machines, and keys in a database that somebody else looks after |
 
 mod draft;
 mod embedded;

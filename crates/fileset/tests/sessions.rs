@@ -341,7 +341,10 @@ async fn cuts_of_two_machines_connections_apply_nothing_twice() {
     let Some(server) = Server::shared() else {
         return;
     };
-    let (mut machines, calm) = Machines::new(server).await;
+    let (mut machines, first) = Machines::new(server).await;
+    first.close().await.unwrap();
+    // Whose connections are cut so often is not heard of for seconds.
+    machines.settings.lease = PostgresSettings::LEASE;
     let relay = Relay::new(server.port).await;
     let mut engines = Vec::new();
     for _ in 0..2 {
@@ -385,7 +388,11 @@ async fn cuts_of_two_machines_connections_apply_nothing_twice() {
         "{done} operations over {} cuts",
         relay.cut.load(Ordering::SeqCst)
     );
-    check_whole(&calm, done).await;
+    relay.calm();
+    for engine in engines {
+        engine.close().await.unwrap();
+    }
+    check_whole(&machines.join().await, done).await;
 }
 
 /// Set for the process that is stopped or killed: where its engine is, which file system, and the port of its server.
