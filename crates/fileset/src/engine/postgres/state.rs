@@ -230,10 +230,11 @@ impl State {
         Ok(())
     }
 
-    /// What goes to the database now, and the last operation in it.
-    pub(super) fn begin(&mut self) -> Option<(Batch, u64)> {
+    /// What goes to the database now, if something does, and the last operation that was applied: all before it was made
+    /// or taken back when that is done.
+    pub(super) fn begin(&mut self) -> (Option<Batch>, u64) {
         if self.waiting.operations == 0 {
-            return None;
+            return (None, self.applied);
         }
         self.sending = std::mem::replace(&mut self.waiting, Group::new());
         let batch = Batch {
@@ -244,7 +245,7 @@ impl State {
             is_told: self.mode == Mode::Shared,
             took_in: self.feed.taken_in(),
         };
-        Some((batch, self.applied))
+        (Some(batch), self.applied)
     }
 
     /// What others changed.

@@ -360,13 +360,19 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let mut closing = shared.closing.subscribe();
         loop {
-            let begun = shared.write().begin();
-            if let Some((batch, last)) = begun {
+            let (batch, last) = shared.write().begin();
+            let has_batch = batch.is_some();
+            if let Some(batch) = batch {
                 self.make_durable(batch).await?;
-                shared.progress.send_modify(|progress| {
-                    progress.committed = last;
-                    progress.trouble = None;
-                });
+            }
+            shared.progress.send_if_modified(|progress| {
+                let is_new = progress.committed < last;
+                progress.committed = last;
+                progress.trouble = None;
+                is_new
+            });
+            if has_batch {
+                // What was applied meanwhile is next.
             } else if shared.read().mode() == Mode::Yielding {
                 self.share().await?;
             } else if *closing.borrow_and_update() {
