@@ -3,7 +3,13 @@
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
+    time::Duration,
 };
+
+use penstock_base::clock;
+
+/// How long a mount may be busy with what nobody uses.
+const BUSY_MAX: Duration = Duration::from_secs(10);
 
 /// A folder that is removed in the end; what stays mounted in it is found by its name.
 pub(crate) fn scratch() -> tempfile::TempDir {
@@ -94,6 +100,18 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        run(Command::new("umount").arg(&self.path));
+        let began = clock::now();
+        let umount = || Command::new("umount").arg(&self.path).output();
+        loop {
+            let output = umount().expect("the program is there");
+            let said = String::from_utf8_lossy(&output.stderr);
+            if output.status.success() {
+                return;
+            }
+            // A child of another test has the open files of all until it runs its program.
+            let may_pass = said.contains("busy") && began.elapsed() < BUSY_MAX;
+            assert!(may_pass, "{}: {said}", self.path.display());
+            clock::pause(Duration::from_millis(5));
+        }
     }
 }
