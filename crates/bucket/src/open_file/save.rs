@@ -80,6 +80,7 @@ impl Files {
             && let Some(error) = body.stream().await.tell(handle.id)
         {
             let _ = handle.lost.set(error);
+            self.give_up_name(&handle.file);
         }
         saved
     }
@@ -227,6 +228,15 @@ impl Files {
             self.give_up(&handle.file, &mut stream);
         }
         Ok(stream)
+    }
+
+    /// A file that never was in the store has its name no more: who opens it next makes another one, which the late
+    /// end of this handle does not touch.
+    fn give_up_name(&self, file: &OpenFile) {
+        let mut tree = self.mount.namespace.lock();
+        if file.view().new {
+            tree.give_up(file.inode);
+        }
     }
 
     /// The file is again what the store has.
