@@ -215,16 +215,38 @@ async fn a_new_file_that_could_not_be_saved_is_gone_when_closed() {
     assert_eq!(bed.object("file").await.unwrap(), b"again");
 }
 
+/// The end of a handle that failed, which the kernel tells late, takes nothing from who makes the file anew.
+#[tokio::test(start_paused = true)]
+async fn a_late_release_of_a_handle_that_failed_is_not_in_the_way_of_the_next_file() {
+    let bed = Bed::new();
+    let first = bed.create("file").await.unwrap();
+    bed.write(first, 0, "x").await.unwrap();
+    bed.probe.fail(Operation::Put, ErrorKind::Timeout, 1);
+    assert!(bed.volume.flush(first).await.is_err());
+    assert_eq!(bed.stat("file").await, Err(FsError::NotFound));
+    let second = bed.create("file").await.unwrap();
+    bed.volume.release(first).await;
+    let inode = bed.inode("file").await.unwrap();
+    let times = AttributeChanges::default();
+    bed.volume
+        .set_attributes(&CALLER, inode, times)
+        .await
+        .unwrap();
+    bed.write(second, 0, "again").await.unwrap();
+    bed.close(second).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"again");
+}
+
 /// The release of the handle that failed comes between the steps of another one's open.
 #[tokio::test(start_paused = true)]
 async fn a_new_file_that_could_not_be_saved_is_not_emptied_through_a_later_handle() {
     let bed = Bed::new();
     let first = bed.create("file").await.unwrap();
     bed.write(first, 0, "x").await.unwrap();
-    bed.probe.fail(Operation::Put, ErrorKind::Timeout, 1);
-    assert!(bed.volume.flush(first).await.is_err());
     let inode = bed.inode("file").await.unwrap();
     let second = bed.open("file", WRITE).await.unwrap();
+    bed.probe.fail(Operation::Put, ErrorKind::Timeout, 1);
+    assert!(bed.volume.flush(first).await.is_err());
     bed.volume.release(first).await;
     let empty = AttributeChanges {
         size: Some(0),
