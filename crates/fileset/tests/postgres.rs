@@ -19,34 +19,17 @@ use std::{
 use bytes::Bytes;
 use penstock_base::{Secret, random};
 use penstock_fileset::engine::{
-    Engine, EngineError, PostgresAddress, PostgresEngine, PostgresSettings, Reads, Transaction,
-    counter, query, remove_tables, transact,
+    Engine, EngineError, PostgresAddress, PostgresEngine, PostgresSettings, Transaction, query,
+    remove_tables, transact,
 };
 use proptest::prelude::*;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use database::{Server, relay::Relay, settings as settings_on, settings_at};
-use keys::{Model, Outcome, model, put, put_value};
+use keys::{Model, Outcome, block_on, count, model, put, put_value, random_steps, step};
 
 fn place() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
-}
-
-async fn count(engine: &dyn Engine) -> u64 {
-    let count = query(engine, |reads| -> Outcome<i64> {
-        Ok(counter(reads.get(b"count")?.as_ref()))
-    });
-    count.await.unwrap() as u64
-}
-
-/// A key that no other operation has, and one more in the counter.
-async fn step(engine: &dyn Engine, key: String) -> Outcome<()> {
-    let step = move |transaction: &mut dyn Transaction| -> Outcome<()> {
-        assert_eq!(transaction.get(key.as_bytes())?, None, "applied twice");
-        transaction.put(key.as_bytes(), Bytes::from_static(&[9; 100]));
-        transaction.add(b"count", 1)
-    };
-    transact(engine, step).await
 }
 
 /// Operations of several callers, each synced, until `ends`. Returns how many there were.
@@ -424,55 +407,13 @@ async fn a_server_is_trusted_as_sslmode_says() {
     }
 }
 
-/// Steps of random operations, with so little memory that what was known is forgotten all the time.
+/// With so little memory that what was known is forgotten all the time.
 async fn forgetful(server: &Server, steps: Vec<(u8, u8, u8)>) {
     let directory = place();
     let mut settings = settings_on(server, directory.path(), random::number());
     settings.memory = 1500;
     let engine = PostgresEngine::create(&settings).await.unwrap();
-    let mut expected = Model::new();
-    for (kind, one, other) in steps {
-        let key = format!("k{:03}", one % 64).into_bytes();
-        match kind {
-            0..=3 => {
-                expected.insert(key.clone(), vec![other; 5]);
-                put_value(&engine, std::str::from_utf8(&key).unwrap(), vec![other; 5])
-                    .await
-                    .unwrap();
-            }
-            4 | 5 => {
-                expected.remove(&key);
-                let delete = move |transaction: &mut dyn Transaction| -> Outcome<()> {
-                    transaction.delete(&key);
-                    Ok(())
-                };
-                transact(&engine, delete).await.unwrap();
-            }
-            6 | 7 => {
-                let found = query(&engine, |reads| reads.get(&key));
-                let found: Outcome<Option<Bytes>> = found.await;
-                assert_eq!(
-                    found.unwrap().as_deref(),
-                    expected.get(&key).map(|value| &**value)
-                );
-            }
-            8 => engine.sync().await.unwrap(),
-            _ => {
-                let end = format!("k{:03}", one % 64 + other % 32).into_bytes();
-                let found = query(&engine, |reads: &dyn Reads| -> Outcome<Vec<Vec<u8>>> {
-                    let mut found = Vec::new();
-                    reads.scan(&key..&end, &mut |key, _| {
-                        found.push(key.to_vec());
-                        ControlFlow::Continue(())
-                    })?;
-                    Ok(found)
-                });
-                let range = expected.range(key.clone()..end.clone());
-                let there: Vec<_> = range.map(|(key, _)| key.clone()).collect();
-                assert_eq!(found.await.unwrap(), there);
-            }
-        }
-    }
+    let expected = random_steps(&engine, steps).await;
     assert_eq!(model(&engine).await, expected);
     engine.close().await.unwrap();
     let again = PostgresEngine::open(&settings).await.unwrap();
@@ -555,14 +496,6 @@ async fn random_life(server: &Server, steps: Vec<(u8, u8, u8)>) {
     }
     drop(engine);
     remove_tables(&calm).await.unwrap();
-}
-
-fn block_on(work: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
-    runtime.unwrap().block_on(work);
 }
 
 proptest! {

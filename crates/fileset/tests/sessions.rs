@@ -21,14 +21,14 @@ use std::{
 use bytes::Bytes;
 use penstock_base::random;
 use penstock_fileset::engine::{
-    Engine, EngineError, MemorySession, Moment, Peers, PostgresEngine, PostgresSettings, Reads,
-    SessionId, Transaction, counter, query, transact,
+    Engine, EngineError, MemorySession, Moment, Peers, PostgresEngine, PostgresSettings, SessionId,
+    Transaction, query, transact,
 };
 use proptest::prelude::*;
 use tempfile::TempDir;
 
 use database::{Server, Turns, relay::Relay, settings as settings_on, settings_at};
-use keys::{Model, Outcome, model, put, put_value};
+use keys::{Outcome, block_on, count, model, put, put_value, random_steps, step};
 
 /// Machines that have a file system of their own.
 struct Machines {
@@ -68,23 +68,6 @@ impl Machines {
 async fn get(engine: &dyn Engine, key: &str) -> Outcome<Option<Bytes>> {
     let key = key.as_bytes().to_vec();
     query(engine, move |reads| reads.get(&key)).await
-}
-
-/// A key that no other operation has, and one more in the counter.
-async fn step(engine: &dyn Engine, key: String) -> Outcome<()> {
-    let step = move |transaction: &mut dyn Transaction| -> Outcome<()> {
-        assert_eq!(transaction.get(key.as_bytes())?, None, "applied twice");
-        transaction.put(key.as_bytes(), Bytes::from_static(&[9; 100]));
-        transaction.add(b"count", 1)
-    };
-    transact(engine, step).await
-}
-
-async fn count(engine: &dyn Engine) -> u64 {
-    let count = query(engine, |reads| -> Outcome<i64> {
-        Ok(counter(reads.get(b"count")?.as_ref()))
-    });
-    count.await.unwrap() as u64
 }
 
 async fn check_whole(engine: &PostgresEngine, expected: u64) {
@@ -553,7 +536,7 @@ async fn a_machine_that_dies_while_it_has_the_keys_alone_does_not_keep_them() {
     );
 }
 
-/// Steps of random operations by two machines in turn, with so little memory that what was known is forgotten all the
+/// Two machines in turn, with so little memory that what was known is forgotten all the
 /// time.
 async fn forgetful(server: &Server, steps: Vec<(u8, u8, u8)>) {
     let (mut machines, first) = Machines::new(server).await;
@@ -564,45 +547,7 @@ async fn forgetful(server: &Server, steps: Vec<(u8, u8, u8)>) {
         Arc::new(machines.join().await),
     ];
     let turns = Turns::new(engines);
-    let mut expected = Model::new();
-    for (kind, one, other) in steps {
-        let key = format!("k{:03}", one % 48).into_bytes();
-        match kind {
-            0..=3 => {
-                expected.insert(key.clone(), vec![other; 5]);
-                let name = std::str::from_utf8(&key).unwrap();
-                put_value(&turns, name, vec![other; 5]).await.unwrap();
-            }
-            4 | 5 => {
-                expected.remove(&key);
-                let delete = move |transaction: &mut dyn Transaction| -> Outcome<()> {
-                    transaction.delete(&key);
-                    Ok(())
-                };
-                transact(&turns, delete).await.unwrap();
-            }
-            6 | 7 => {
-                let found: Outcome<Option<Bytes>> = query(&turns, |reads| reads.get(&key)).await;
-                let there = expected.get(&key).map(|value| &**value);
-                assert_eq!(found.unwrap().as_deref(), there);
-            }
-            _ => {
-                let end = format!("k{:03}", one % 48 + other % 32).into_bytes();
-                let scan = |reads: &dyn Reads| -> Outcome<Vec<Vec<u8>>> {
-                    let mut found = Vec::new();
-                    reads.scan(&key..&end, &mut |key, _| {
-                        found.push(key.to_vec());
-                        std::ops::ControlFlow::Continue(())
-                    })?;
-                    Ok(found)
-                };
-                let found = query(&turns, scan).await;
-                let range = expected.range(key.clone()..end.clone());
-                let there: Vec<_> = range.map(|(key, _)| key.clone()).collect();
-                assert_eq!(found.unwrap(), there);
-            }
-        }
-    }
+    let expected = random_steps(&turns, steps).await;
     turns.close().await.unwrap();
     let last = machines.join().await;
     assert_eq!(model(&last).await, expected);
@@ -616,11 +561,7 @@ proptest! {
         steps in prop::collection::vec((0_u8..12, any::<u8>(), any::<u8>()), 1..200),
     ) {
         if let Some(server) = Server::shared() {
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(2)
-                .enable_all()
-                .build();
-            runtime.unwrap().block_on(forgetful(server, steps));
+            block_on(forgetful(server, steps));
         }
     }
 }

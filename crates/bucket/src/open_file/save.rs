@@ -35,6 +35,7 @@ use crate::{
     Fsync,
     errors::{Purpose, transfer_failure},
     files::Files,
+    inode::Tree,
     mount::run_to_end,
     open_file::{
         Body, FileHandle, Mode, OpenFile, Turn,
@@ -55,6 +56,16 @@ enum Then {
 
 /// Files that are saved at the same time when the volume shuts down.
 const SHUT_DOWN_CONCURRENCY: usize = 16;
+
+/// A file that never was in the store has its name no more: who opens it next makes another one, which the late end of a
+/// handle that failed does not touch. Returns whether it is such a file.
+fn give_up_name(tree: &mut Tree, file: &OpenFile) -> bool {
+    let is_new = file.view().new;
+    if is_new {
+        tree.give_up(file.inode);
+    }
+    is_new
+}
 
 /// How long shutting down may take to save what is unsaved.
 const SHUT_DOWN_MAX: Duration = Duration::from_secs(300);
@@ -80,7 +91,7 @@ impl Files {
             && let Some(error) = body.stream().await.tell(handle.id)
         {
             let _ = handle.lost.set(error);
-            self.give_up_name(&handle.file);
+            give_up_name(&mut self.mount.namespace.lock(), &handle.file);
         }
         saved
     }
@@ -230,28 +241,18 @@ impl Files {
         Ok(stream)
     }
 
-    /// A file that never was in the store has its name no more: who opens it next makes another one, which the late
-    /// end of this handle does not touch.
-    fn give_up_name(&self, file: &OpenFile) {
-        let mut tree = self.mount.namespace.lock();
-        if file.view().new {
-            tree.give_up(file.inode);
-        }
-    }
-
     /// The file is again what the store has.
     fn give_up(&self, file: &OpenFile, stream: &mut WriteStream) {
         stream.clear();
         let mut tree = self.mount.namespace.lock();
-        let new = {
+        {
             let mut view = file.view();
             view.dirty = false;
             view.ours = false;
-            view.new
-        };
-        if new {
-            tree.give_up(file.inode);
-        } else if let Ok(node) = tree.node_mut(file.inode) {
+        }
+        if !give_up_name(&mut tree, file)
+            && let Ok(node) = tree.node_mut(file.inode)
+        {
             node.distrust(clock::now());
         }
     }

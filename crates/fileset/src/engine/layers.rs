@@ -37,13 +37,21 @@ impl Layer for Changes {
         &'a self,
         range: Range<&[u8]>,
     ) -> EngineResult<Box<dyn Iterator<Item = Said> + 'a>> {
-        let range = in_order(range);
-        let bounds = (Bound::Included(range.start), Bound::Excluded(range.end));
-        let found: btree_map::Range<'a, _, _> = self.range::<[u8], _>(bounds);
+        let found = within(self, range);
         Ok(Box::new(
             found.map(|(key, value)| Ok((key.clone(), value.clone()))),
         ))
     }
+}
+
+/// The keys of a range, in order, with what a map has of them.
+pub(super) fn within<'a, T>(
+    map: &'a BTreeMap<Bytes, T>,
+    range: Range<&[u8]>,
+) -> btree_map::Range<'a, Bytes, T> {
+    let range = in_order(range);
+    let bounds = (Bound::Included(range.start), Bound::Excluded(range.end));
+    map.range::<[u8], _>(bounds)
 }
 
 /// An empty range instead of one that ends before it begins.

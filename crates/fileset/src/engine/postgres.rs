@@ -164,6 +164,27 @@ fn failure(path: &Path, error: &std::io::Error) -> EngineError {
     EngineError::Io(format!("{}: {error}", path.display()))
 }
 
+/// The way to the database, for the one process of this machine that has it.
+struct Way {
+    connector: Connector,
+    session: Session,
+    lock: DirectoryLock,
+}
+
+impl Way {
+    async fn to(settings: &PostgresSettings) -> EngineResult<Self> {
+        let lock = run_blocking(|| settings.lock())?;
+        let connector = settings.connector()?;
+        let session = connector.connect().await?;
+        warn_of(&session).await;
+        Ok(Self {
+            connector,
+            session,
+            lock,
+        })
+    }
+}
+
 /// See the module.
 pub struct PostgresEngine {
     shared: Arc<Shared>,
@@ -174,40 +195,32 @@ pub struct PostgresEngine {
 impl PostgresEngine {
     /// Makes the tables of a new file system. Fails with `Fenced` where there are some.
     pub async fn create(settings: &PostgresSettings) -> EngineResult<Self> {
-        let lock = run_blocking(|| settings.lock())?;
-        let connector = settings.connector()?;
-        let session = connector.connect().await?;
-        warn_of(&session).await;
-        session.all(&connector.statements.create()).await?;
-        Self::begin(settings, (connector, session, lock)).await
+        let way = Way::to(settings).await?;
+        way.session.all(&way.connector.statements.create()).await?;
+        Self::begin(settings, way).await
     }
 
     /// Begins a session. Fails with `Fenced` if another machine has one and nobody else may, and with `InUse` while
     /// another process of this machine has one.
     pub async fn open(settings: &PostgresSettings) -> EngineResult<Self> {
-        let lock = run_blocking(|| settings.lock())?;
-        let connector = settings.connector()?;
-        let session = connector.connect().await?;
-        warn_of(&session).await;
-        Self::begin(settings, (connector, session, lock)).await
+        Self::begin(settings, Way::to(settings).await?).await
     }
 
     /// Begins a session and ends all others: nothing that is written there is acknowledged any more.
     pub async fn attach(settings: &PostgresSettings) -> EngineResult<Self> {
-        let lock = run_blocking(|| settings.lock())?;
-        let connector = settings.connector()?;
-        let session = connector.connect().await?;
-        warn_of(&session).await;
-        for (record, _) in session.sessions().await? {
-            session.end(record.id.0.cast_signed(), None).await?;
+        let way = Way::to(settings).await?;
+        for (record, _) in way.session.sessions().await? {
+            way.session.end(record.id.0.cast_signed(), None).await?;
         }
-        Self::begin(settings, (connector, session, lock)).await
+        Self::begin(settings, way).await
     }
 
-    async fn begin(
-        settings: &PostgresSettings,
-        (connector, session, lock): (Connector, Session, DirectoryLock),
-    ) -> EngineResult<Self> {
+    async fn begin(settings: &PostgresSettings, way: Way) -> EngineResult<Self> {
+        let Way {
+            connector,
+            session,
+            lock,
+        } = way;
         let machine = run_blocking(|| settings.machine())?;
         let own = session.begin(machine, &own_name()).await?;
         let granted = ask(&session, own, settings).await;

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 
 use bytes::Bytes;
 use penstock_fileset::engine::{
-    EmbeddedSettings, Engine, EngineError, Reads, Transaction, query, transact,
+    EmbeddedSettings, Engine, EngineError, Reads, Transaction, counter, query, transact,
 };
 
 pub type Outcome<T> = Result<T, EngineError>;
@@ -69,4 +69,78 @@ pub async fn model(engine: &dyn Engine) -> Model {
         Ok(found)
     };
     query(engine, look).await.unwrap()
+}
+
+pub async fn count(engine: &dyn Engine) -> u64 {
+    let count = query(engine, |reads| -> Outcome<i64> {
+        Ok(counter(reads.get(b"count")?.as_ref()))
+    });
+    count.await.unwrap() as u64
+}
+
+/// A key that no other operation has, and one more in the counter.
+pub async fn step(engine: &dyn Engine, key: String) -> Outcome<()> {
+    let step = move |transaction: &mut dyn Transaction| -> Outcome<()> {
+        assert_eq!(transaction.get(key.as_bytes())?, None, "applied twice");
+        transaction.put(key.as_bytes(), Bytes::from_static(&[9; 100]));
+        transaction.add(b"count", 1)
+    };
+    transact(engine, step).await
+}
+
+/// Steps of random operations, after each of which the engine has what a map has. Returns the map.
+pub async fn random_steps(engine: &dyn Engine, steps: Vec<(u8, u8, u8)>) -> Model {
+    let mut expected = Model::new();
+    for (kind, one, other) in steps {
+        let key = format!("k{:03}", one % 64).into_bytes();
+        match kind {
+            0..=3 => {
+                expected.insert(key.clone(), vec![other; 5]);
+                put_value(engine, std::str::from_utf8(&key).unwrap(), vec![other; 5])
+                    .await
+                    .unwrap();
+            }
+            4 | 5 => {
+                expected.remove(&key);
+                let delete = move |transaction: &mut dyn Transaction| -> Outcome<()> {
+                    transaction.delete(&key);
+                    Ok(())
+                };
+                transact(engine, delete).await.unwrap();
+            }
+            6 | 7 => {
+                let found = query(engine, |reads| reads.get(&key));
+                let found: Outcome<Option<Bytes>> = found.await;
+                assert_eq!(
+                    found.unwrap().as_deref(),
+                    expected.get(&key).map(|value| &**value)
+                );
+            }
+            8 => engine.sync().await.unwrap(),
+            _ => {
+                let end = format!("k{:03}", one % 64 + other % 32).into_bytes();
+                let found = query(engine, |reads: &dyn Reads| -> Outcome<Vec<Vec<u8>>> {
+                    let mut found = Vec::new();
+                    reads.scan(&key..&end, &mut |key, _| {
+                        found.push(key.to_vec());
+                        ControlFlow::Continue(())
+                    })?;
+                    Ok(found)
+                });
+                let range = expected.range(key.clone()..end.clone());
+                let there: Vec<_> = range.map(|(key, _)| key.clone()).collect();
+                assert_eq!(found.await.unwrap(), there);
+            }
+        }
+    }
+    expected
+}
+
+/// Runs work on two threads.
+pub fn block_on(work: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(work);
 }

@@ -1,16 +1,13 @@
 //! What operations change: keys are set, removed or counted on. What is counted is known to the database alone, so that
 //! machines which count at the same time need not wait for each other.
 
-use std::{
-    collections::BTreeMap,
-    ops::{Bound, Range},
-};
+use std::{collections::BTreeMap, ops::Range};
 
 use bytes::Bytes;
 
 use crate::engine::{
     EngineResult, Reads, Transaction, Visitor, counter,
-    layers::{Changes, Layer, Layered, Said, in_order},
+    layers::{Changes, Layer, Layered, Said, within},
 };
 
 /// How a counter or a mark moves: to `floor`, or by `plus` if it comes farther so.
@@ -120,7 +117,7 @@ impl Edits {
 /// Edits above the layers that they change.
 pub(super) struct Over<'a> {
     pub(super) edits: &'a Edits,
-    pub(super) below: Vec<&'a dyn Layer>,
+    pub(super) below: &'a Layered<'a>,
 }
 
 impl Over<'_> {
@@ -128,7 +125,7 @@ impl Over<'_> {
         Ok(match edit {
             Edit::Set(value) => Some(value.clone()),
             Edit::Remove => None,
-            Edit::Count(count) => Some(count.of(Layered(self.below.clone()).get(key)?.as_ref())),
+            Edit::Count(count) => Some(count.of(self.below.get(key)?.as_ref())),
         })
     }
 }
@@ -143,9 +140,7 @@ impl Layer for Over<'_> {
         &'a self,
         range: Range<&[u8]>,
     ) -> EngineResult<Box<dyn Iterator<Item = Said> + 'a>> {
-        let range = in_order(range);
-        let bounds = (Bound::Included(range.start), Bound::Excluded(range.end));
-        let found = self.edits.0.range::<[u8], _>(bounds);
+        let found = within(&self.edits.0, range);
         let found = found.map(|(key, edit)| Ok((key.clone(), self.value(key, edit)?)));
         Ok(Box::new(found))
     }
@@ -154,12 +149,12 @@ impl Layer for Over<'_> {
 /// An operation at work.
 pub(super) struct Draft<'a> {
     edits: Edits,
-    below: Vec<&'a dyn Layer>,
+    below: Layered<'a>,
 }
 
 impl<'a> Draft<'a> {
     /// Nothing is changed yet of what `below` says, the uppermost layer first.
-    pub(super) fn new(below: Vec<&'a dyn Layer>) -> Self {
+    pub(super) fn new(below: Layered<'a>) -> Self {
         Self {
             edits: Edits::default(),
             below,
@@ -174,7 +169,7 @@ impl<'a> Draft<'a> {
     fn over(&self) -> Over<'_> {
         Over {
             edits: &self.edits,
-            below: self.below.clone(),
+            below: &self.below,
         }
     }
 }
@@ -183,14 +178,14 @@ impl Reads for Draft<'_> {
     fn get(&self, key: &[u8]) -> EngineResult<Option<Bytes>> {
         match self.over().says(key)? {
             Some(said) => Ok(said),
-            None => Layered(self.below.clone()).get(key),
+            None => self.below.get(key),
         }
     }
 
     fn scan(&self, range: Range<&[u8]>, visit: Visitor<'_>) -> EngineResult<()> {
         let own = self.over();
         let mut layers: Vec<&dyn Layer> = vec![&own];
-        layers.extend(&self.below);
+        layers.extend(&self.below.0);
         Layered(layers).scan(range, visit)
     }
 }

@@ -29,10 +29,8 @@ pub(super) struct News {
     pub(super) at: i64,
     /// Changes up to this number are not listed any more.
     pub(super) floor: i64,
-    /// Who has the keys alone.
-    pub(super) alone: Option<i64>,
-    /// Somebody waits for him.
-    pub(super) is_wanted: bool,
+    /// Somebody waits for the keys, which this session has alone.
+    pub(super) is_asked: bool,
     /// What was changed behind the number that was asked from. Own changes are among it whose answer has not come yet.
     pub(super) changed: Vec<ChangedKey>,
 }
@@ -82,8 +80,7 @@ impl Feed {
         if !is_whole {
             self.recent.clear();
             self.reaches = news.at;
-            self.untold.clear();
-            self.untold_any = true;
+            self.tell_any();
             return None;
         }
         let mut keys = Vec::new();
@@ -116,13 +113,19 @@ impl Feed {
     }
 
     fn tell(&mut self, key: Bytes) {
-        match !self.follows || self.untold_any || self.untold.len() >= KEYS_MAX {
-            true => {
-                self.untold.clear();
-                self.untold_any = self.follows;
-            }
-            false => self.untold.push(key),
+        if !self.follows || self.untold_any {
+            return;
         }
+        match self.untold.len() < KEYS_MAX {
+            true => self.untold.push(key),
+            false => self.tell_any(),
+        }
+    }
+
+    /// More was changed than can be told.
+    fn tell_any(&mut self) {
+        self.untold.clear();
+        self.untold_any = true;
     }
 
     /// Keys that were changed behind `at`; `None` if that is not remembered.

@@ -43,9 +43,7 @@ impl Peers for PostgresEngine {
     }
 
     async fn sessions(&self) -> EngineResult<Vec<SessionRecord>> {
-        let session = self.shared.connector.connect().await?;
-        let records = session.sessions().await?.into_iter();
-        Ok(records.map(|(record, _)| record).collect())
+        self.shared.readers.sessions().await
     }
 
     async fn evict(&self, session: SessionId) -> EngineResult<bool> {

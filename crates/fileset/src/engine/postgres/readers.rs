@@ -15,7 +15,7 @@ use super::{
     feed::News,
     session::{Connector, Page, Reader, Since},
 };
-use crate::engine::EngineResult;
+use crate::engine::{EngineResult, SessionRecord};
 
 /// Trips under way on a connection, one behind the other.
 const TRIPS: usize = 16;
@@ -54,6 +54,13 @@ impl Readers {
     pub(super) async fn news(&self, since: Since) -> EngineResult<News> {
         let _permit = self.trips.acquire().await;
         self.reader().await?.news(since).await
+    }
+
+    /// All sessions.
+    pub(super) async fn sessions(&self) -> EngineResult<Vec<SessionRecord>> {
+        let _permit = self.trips.acquire().await;
+        let records = self.reader().await?.session.sessions().await?.into_iter();
+        Ok(records.map(|(record, _)| record).collect())
     }
 
     async fn reader(&self) -> EngineResult<Arc<Reader>> {

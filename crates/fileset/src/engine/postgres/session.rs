@@ -306,8 +306,7 @@ fn news<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<News> {
             None => {
                 news.at = row.get("at");
                 news.floor = row.get("floor");
-                news.alone = row.get("alone");
-                news.is_wanted = row.get("wanted");
+                news.is_asked = row.get::<_, Option<bool>>("is_asked").unwrap_or_default();
                 is_alive = row.get("is_own");
             }
         }

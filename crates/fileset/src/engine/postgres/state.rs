@@ -79,6 +79,14 @@ impl Group {
             fate: watch::Sender::new(Fate::Open),
         }
     }
+
+    /// Its edits above what is below them.
+    fn over<'a>(&'a self, below: &'a Layered<'a>) -> Over<'a> {
+        Over {
+            edits: &self.edits,
+            below,
+        }
+    }
 }
 
 /// See the module.
@@ -109,9 +117,11 @@ impl State {
         }
     }
 
-    /// From now on nothing more is done.
-    pub(super) fn fail(&mut self, error: EngineError) {
+    /// From now on nothing more is done. Returns whether that is new.
+    pub(super) fn fail(&mut self, error: EngineError) -> bool {
+        let is_new = self.failed.is_none();
         self.failed.get_or_insert(error);
+        is_new
     }
 
     /// Fails with what the engine failed with.
@@ -131,11 +141,6 @@ impl State {
         self.waiting.bytes
     }
 
-    /// Others ask for the keys.
-    pub(super) fn yield_keys(&mut self) {
-        self.mode = Mode::Yielding;
-    }
-
     /// Others may have the keys, too. Nothing waits that was answered.
     pub(super) fn share(&mut self) {
         self.mode = Mode::Shared;
@@ -152,18 +157,16 @@ impl State {
     pub(super) fn look(&self, query: Query<'_>) -> EngineResult<Ran> {
         self.check()?;
         let look = Look::new(&self.known);
-        let sending = Over {
-            edits: &self.sending.edits,
-            below: vec![&look],
-        };
-        let waiting = Over {
-            edits: &self.waiting.edits,
-            below: vec![&sending, &look],
-        };
-        query(&Layered(match self.mode {
-            Mode::Alone | Mode::Yielding => vec![&waiting, &sending, &look],
-            Mode::Shared => vec![&look],
-        }));
+        let known = Layered(vec![&look]);
+        match self.mode {
+            Mode::Shared => query(&known),
+            Mode::Alone | Mode::Yielding => {
+                let sending = self.sending.over(&known);
+                let sent = Layered(vec![&sending, &look]);
+                let waiting = self.waiting.over(&sent);
+                query(&Layered(vec![&waiting, &sending, &look]));
+            }
+        }
         Ok(look.into_missed().map_or(Ran::Done, Ran::Missed))
     }
 
@@ -190,21 +193,18 @@ impl State {
 
     fn draft(&self, operation: &mut Operation) -> Result<(Edits, Grounds), Want> {
         let look = Look::new(&self.known);
-        let sending = Over {
-            edits: &self.sending.edits,
-            below: vec![&look],
-        };
+        let known = Layered(vec![&look]);
+        let sending = self.sending.over(&known);
         let noted = Noted::new(vec![&sending, &look]);
-        let below: Vec<&dyn Layer> = match self.mode {
+        let sent: Vec<&dyn Layer> = match self.mode {
             Mode::Shared => vec![&noted],
             Mode::Alone | Mode::Yielding => vec![&sending, &look],
         };
-        let waiting = Over {
-            edits: &self.waiting.edits,
-            below: below.clone(),
-        };
-        let layers: Vec<&dyn Layer> = [&waiting as &dyn Layer].into_iter().chain(below).collect();
-        let mut draft = Draft::new(layers);
+        let sent = Layered(sent);
+        let waiting = self.waiting.over(&sent);
+        let layers = [&waiting as &dyn Layer].into_iter();
+        let layers = layers.chain(sent.0.iter().copied()).collect();
+        let mut draft = Draft::new(Layered(layers));
         let verdict = operation(&mut draft);
         let edits = draft.into_edits();
         let grounds = noted.into_grounds();
@@ -248,8 +248,11 @@ impl State {
         (Some(batch), self.applied)
     }
 
-    /// What others changed.
+    /// What others changed. If they ask for the keys they get them next.
     pub(super) fn go_on(&mut self, news: News) {
+        if news.is_asked && self.mode == Mode::Alone {
+            self.mode = Mode::Yielding;
+        }
         let changed = self.feed.go_on(news);
         self.known.forget(changed.as_deref());
     }

@@ -60,15 +60,15 @@ impl Statements {
         }
     }
 
-    /// Takes the number from which on, and the session. The row without a key says the latest number, and whether there
-    /// is such a session; the other rows are keys that were changed, and whether it did.
+    /// Takes the number from which on, and the session. The row without a key says the latest number, whether the
+    /// session is asked for what it has alone, and whether there is such a session; the other rows are keys that were changed, and whether it did.
     pub(super) fn news(&self) -> String {
         let schema = &self.schema;
         format!(
-            "SELECT NULL::bytea AS key, sequence AS at, floor, alone, wanted, \
+            "SELECT NULL::bytea AS key, sequence AS at, floor, wanted AND alone = $2 AS is_asked, \
                EXISTS (SELECT 1 FROM {schema}.session WHERE id = $2) AS is_own \
              FROM {schema}.head WHERE id = 1 \
-             UNION ALL SELECT changed.key, feed.sequence, NULL, NULL, NULL, feed.session = $2 \
+             UNION ALL SELECT changed.key, feed.sequence, NULL, NULL, feed.session = $2 \
              FROM {schema}.feed AS feed, unnest(feed.keys) AS changed (key) \
              WHERE feed.sequence > $1"
         )
@@ -81,8 +81,8 @@ impl Statements {
         let news = self.news();
         format!(
             "SELECT FALSE AS is_row, key, NULL::bytea AS value, NULL::bigint AS number, \
-               at, floor, alone, wanted, is_own FROM ({news}) AS news \
-             UNION ALL SELECT TRUE, key, value, number, NULL, NULL, NULL, NULL, NULL \
+               at, floor, is_asked, is_own FROM ({news}) AS news \
+             UNION ALL SELECT TRUE, key, value, number, NULL, NULL, NULL, NULL \
              FROM (SELECT key, value, number FROM {schema}.kv \
                WHERE key >= $3 AND key < $4 ORDER BY key LIMIT $5) AS page"
         )

@@ -14,7 +14,6 @@ use penstock_base::{
 use tokio::sync::{Notify, watch};
 
 use super::{
-    feed::News,
     known::{Want, behind},
     lives::Lives,
     readers::Readers,
@@ -51,8 +50,6 @@ pub(super) const PAGE_MAX: i64 = 8192;
 pub(super) struct Progress {
     /// The last operation that is durable, or was taken back.
     committed: u64,
-    /// Others come in.
-    is_yielding: bool,
     /// Why it does not get on.
     trouble: Option<EngineError>,
     failed: Option<EngineError>,
@@ -122,20 +119,24 @@ impl Shared {
 
     /// Changes what is known, and tells of it.
     fn learn(&self, learn: impl FnOnce(&mut State)) {
-        let has_untold = {
+        let (has_untold, mode) = {
             let mut state = self.write();
             learn(&mut state);
-            state.feed.has_untold()
+            (state.feed.has_untold(), state.mode())
         };
         if has_untold {
             self.told.notify_one();
+        }
+        if mode == Mode::Yielding {
+            self.bell.notify_one();
         }
     }
 
     /// Nothing more is done.
     fn fail(&self, error: &EngineError) {
-        tracing::error!(%error, "the metadata of a file system can no longer be changed");
-        self.write().fail(error.clone());
+        if self.write().fail(error.clone()) {
+            tracing::error!(%error, "the metadata of a file system can no longer be changed");
+        }
         self.progress
             .send_modify(|progress| progress.failed = Some(error.clone()));
         self.told.notify_one();
@@ -174,7 +175,10 @@ impl Shared {
                     self.fetch(want, misses).await?;
                     misses += 1;
                 }
-                Ran::Yielding => self.reached(|progress| !progress.is_yielding).await?,
+                Ran::Yielding => {
+                    let others_are_in = |_: &Progress| self.read().mode() != Mode::Yielding;
+                    self.reached(others_are_in).await?;
+                }
             }
         }
     }
@@ -386,7 +390,7 @@ impl Worker {
                 tokio::select! {
                     () = shared.bell.notified() => {}
                     _ = closing.changed() => {}
-                    () = clock::sleep(poll) => self.ask_for_news().await?,
+                    () = clock::sleep(poll) => drop(passed_over(shared.ask_for_news().await)?),
                 }
             }
             if clock::now().duration_since(self.last_beat) >= self.lease / BEATS {
@@ -424,12 +428,10 @@ impl Worker {
         let (shared, since) = (Arc::clone(&self.shared), self.shared.since());
         if batch.edits.is_empty() {
             let news = shared.readers.news(since).await?;
-            self.heed(&news);
             shared.learn(|state| state.finish_unchanged(&batch.grounds, news));
             return Ok(());
         }
         let (outcome, news) = self.writer().await?.change(since, batch).await?;
-        self.heed(&news);
         match outcome {
             Outcome::Made { at, stand } => {
                 self.batch = batch.number;
@@ -446,18 +448,6 @@ impl Worker {
         }
     }
 
-    /// Whether somebody asks for the keys.
-    fn heed(&self, news: &News) {
-        let shared = &self.shared;
-        let is_alone = news.alone == Some(shared.session);
-        if is_alone && news.is_wanted && shared.read().mode() == Mode::Alone {
-            shared.write().yield_keys();
-            shared
-                .progress
-                .send_modify(|progress| progress.is_yielding = true);
-        }
-    }
-
     async fn writer(&mut self) -> EngineResult<&Writer> {
         let writer = self.take_writer().await?;
         Ok(self.writer.insert(writer))
@@ -471,16 +461,6 @@ impl Worker {
         }
     }
 
-    /// Asks what others changed.
-    async fn ask_for_news(&mut self) -> EngineResult<()> {
-        let news = passed_over(self.shared.readers.news(self.shared.since()).await)?;
-        if let Some(news) = news {
-            self.heed(&news);
-            self.shared.learn(|state| state.go_on(news));
-        }
-        Ok(())
-    }
-
     /// Lets others have the keys, too: all that was answered is in the database.
     async fn share(&mut self) -> EngineResult<()> {
         let session = self.shared.session;
@@ -491,9 +471,8 @@ impl Worker {
         match shared {
             Ok(()) => {
                 self.shared.write().share();
-                self.shared
-                    .progress
-                    .send_modify(|progress| progress.is_yielding = false);
+                // Operations wait for it.
+                self.shared.progress.send_modify(|_| ());
                 Ok(())
             }
             Err(error @ (EngineError::Database(_) | EngineError::Full(_))) => {
