@@ -18,7 +18,8 @@ pub(crate) const MAX_WRITE: u32 = BLOCK_SIZE as u32;
 /// What every mount asks for.
 ///
 /// Not among it: `READDIRPLUS_AUTO`, because a listing brings the attributes along anyway and
-/// "auto" then asks for them one by one; `WRITEBACK_CACHE`, unless the volume stands it; locks, unless the
+/// "auto" then asks for them one by one; `WRITEBACK_CACHE`, unless that is wished for and nobody else changes the files,
+/// whose size and times the kernel then decides alone; locks, unless the
 /// volume has some, since the kernel keeps those of its programs itself; `HAS_RESEND`, unless another process
 /// may take the mount over.
 const WANTED: Capabilities = Capabilities::ASYNC_READ
@@ -32,6 +33,7 @@ const WANTED: Capabilities = Capabilities::ASYNC_READ
     .union(Capabilities::EXPLICIT_INVAL_DATA)
     .union(Capabilities::HANDLE_KILLPRIV_V2)
     .union(Capabilities::INIT_EXT)
+    .union(Capabilities::HAS_EXPIRE_ONLY)
     .union(Capabilities::DIRECT_IO_ALLOW_MMAP);
 
 /// What a mount has of its own that decides what it asks the kernel for.
@@ -41,6 +43,8 @@ pub(crate) struct Ready {
     pub(crate) threads: usize,
     /// The volume has locks.
     pub(crate) locks: bool,
+    /// Others change its files.
+    pub(crate) changes_elsewhere: bool,
 }
 
 /// What kernel and mount agreed on, for whoever shows it to people.
@@ -68,7 +72,7 @@ impl Negotiated {
     /// What to answer to `offer`.
     pub(crate) fn new(offer: &InitRequest, settings: &FuseSettings, ready: Ready) -> Self {
         let mut wanted = WANTED;
-        if settings.writeback_cache {
+        if settings.writeback_cache && !ready.changes_elsewhere {
             wanted = wanted.union(Capabilities::WRITEBACK_CACHE);
         } else if settings.local_files {
             // The kernel does one or the other.
@@ -118,6 +122,11 @@ impl Negotiated {
         }
     }
 
+    /// Whether names can be made to expire.
+    pub(crate) fn expires_names(&self) -> bool {
+        self.granted.contains(Capabilities::HAS_EXPIRE_ONLY)
+    }
+
     /// Whether the kernel gathers writes.
     pub(crate) fn gathers_writes(&self) -> bool {
         self.granted.contains(Capabilities::WRITEBACK_CACHE)
@@ -159,6 +168,7 @@ mod tests {
     const READY: Ready = Ready {
         threads: 4,
         locks: false,
+        changes_elsewhere: false,
     };
 
     #[test]
@@ -199,6 +209,22 @@ mod tests {
         assert_eq!(stacked(&settings), 0);
         settings.local_files = true;
         assert_eq!(stacked(&settings), 1);
+    }
+
+    #[test]
+    fn writes_of_files_that_others_change_are_not_gathered() {
+        let offer = offer(Capabilities(u64::MAX));
+        let mut settings = FuseSettings::new("/mnt", "test");
+        settings.writeback_cache = true;
+        let gathers = |changes_elsewhere| {
+            let ready = Ready {
+                changes_elsewhere,
+                ..READY
+            };
+            Negotiated::new(&offer, &settings, ready).gathers_writes()
+        };
+        assert!(gathers(false));
+        assert!(!gathers(true));
     }
 
     #[test]

@@ -8,6 +8,10 @@
 //! they give back what nobody uses. Older ones are told of each name that it may have changed, which
 //! has the same effect on files. Of directories it has more: it would take a working directory out
 //! of the tree and unmount what is mounted there, so they are left alone.
+//!
+//! A name that leads elsewhere now ([`Watcher::name_changed`]) expires: the kernel asks anew when it is used, and a
+//! directory that is still the same stays what it is to those who are in it. Kernels before Linux 6.2 cannot do that, and
+//! believe the name as long as they were told to.
 
 use std::{
     io::IoSlice,
@@ -41,6 +45,8 @@ const PRUNED_AT_ONCE: usize = 4096;
 mod code {
     pub(super) const INVALIDATE_INODE: i32 = 2;
     pub(super) const INVALIDATE_ENTRY: i32 = 3;
+    /// The flag of an entry that expires only.
+    pub(super) const EXPIRE_ONLY: u32 = 1;
     pub(super) const RESEND: i32 = 7;
     pub(super) const PRUNE: i32 = 9;
 }
@@ -50,6 +56,7 @@ mod code {
 #[derive(Debug, Clone)]
 pub struct Notifier {
     queue: SyncSender<Queued>,
+    expires_names: bool,
 }
 
 /// A notification could not be queued.
@@ -72,8 +79,12 @@ pub(crate) fn ask_again(device: &SharedDevFuse) -> std::io::Result<()> {
 
 #[derive(Debug)]
 enum Notification {
+    /// Attributes and content.
     Inode(Inode),
+    Attributes(Inode),
     Entry(Inode, FileName),
+    /// The name is asked for anew.
+    Expire(Inode, FileName),
     Prune(Vec<Inode>),
 }
 
@@ -88,13 +99,16 @@ enum Queued {
 
 impl Notifier {
     /// Starts the thread that sends. It ends with the last notifier.
-    pub(crate) fn start(device: &SharedDevFuse) -> std::io::Result<Self> {
+    pub(crate) fn start(device: &SharedDevFuse, expires_names: bool) -> std::io::Result<Self> {
         let (queue, waiting) = sync_channel(QUEUE_MAX);
         let device = std::sync::Arc::downgrade(device);
         thread::Builder::new()
             .name("fuse-notify".into())
             .spawn(move || send_all(&waiting, &device))?;
-        Ok(Self { queue })
+        Ok(Self {
+            queue,
+            expires_names,
+        })
     }
 
     /// Attributes and content of a file may have changed: nothing cached is believed any more.
@@ -130,6 +144,18 @@ impl Watcher for Notifier {
     fn content_changed(&self, inode: Inode) {
         // What cannot be told goes at the next open.
         let _ = Self::content_changed(self, inode);
+    }
+
+    fn attributes_changed(&self, inode: Inode) {
+        // What cannot be told is believed as long as it may be.
+        let _ = self.queue(Queued::One(Notification::Attributes(inode)));
+    }
+
+    fn name_changed(&self, parent: Inode, name: &FileName) {
+        if self.expires_names {
+            // As above.
+            let _ = self.queue(Queued::One(Notification::Expire(parent, name.clone())));
+        }
     }
 }
 
@@ -192,12 +218,15 @@ impl Notification {
                 body.u64(inode.0).u64(0).u64(0);
                 (code::INVALIDATE_INODE, body.as_slice().to_vec())
             }
-            Self::Entry(parent, name) => {
-                let name = name.as_bytes();
-                let length = u32::try_from(name.len()).expect("names are short");
-                body.u64(parent.0).u32(length).u32(0);
-                body.bytes(name).zeros(1);
-                (code::INVALIDATE_ENTRY, body.as_slice().to_vec())
+            Self::Attributes(inode) => {
+                // From before the first byte: no content.
+                body.u64(inode.0).u64(u64::MAX).u64(0);
+                (code::INVALIDATE_INODE, body.as_slice().to_vec())
+            }
+            Self::Entry(parent, name) => (code::INVALIDATE_ENTRY, entry(*parent, name, 0)),
+            Self::Expire(parent, name) => {
+                let body = entry(*parent, name, code::EXPIRE_ONLY);
+                (code::INVALIDATE_ENTRY, body)
             }
             Self::Prune(inodes) => {
                 let count = u32::try_from(inodes.len()).expect("they are sent in parts");
@@ -209,6 +238,14 @@ impl Notification {
             }
         }
     }
+}
+
+fn entry(parent: Inode, name: &FileName, flags: u32) -> Vec<u8> {
+    let (name, mut body) = (name.as_bytes(), Body::default());
+    let length = u32::try_from(name.len()).expect("names are short");
+    body.u64(parent.0).u32(length).u32(flags);
+    body.bytes(name).zeros(1);
+    body.as_slice().to_vec()
 }
 
 #[cfg(test)]

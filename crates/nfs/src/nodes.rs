@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use penstock_base::{Mutex, clock, clock::Instant};
+use penstock_base::{FileName, Mutex, clock, clock::Instant};
 use penstock_vfs::{
     Attributes, Entry, Features, FileKind, HeldFile, Identity, Inode, Volume, Watcher,
 };
@@ -204,4 +204,8 @@ impl Watcher for Kept {
     fn content_changed(&self, _inode: Inode) {
         // Nothing of the content is kept here, and nobody can tell a client.
     }
+
+    fn attributes_changed(&self, _inode: Inode) {}
+
+    fn name_changed(&self, _parent: Inode, _name: &FileName) {}
 }

@@ -28,6 +28,9 @@ pub struct Features {
     pub copies_ranges: bool,
     /// The smallest difference between two time stamps that is kept.
     pub time_granularity: Duration,
+    /// Others change files without this volume, which tells its doors so: what a door keeps, it keeps of what is stored
+    /// and of nothing that was not written yet.
+    pub changes_elsewhere: bool,
 }
 
 impl Features {
@@ -44,5 +47,6 @@ impl Features {
         finds_holes: false,
         copies_ranges: false,
         time_granularity: Duration::from_nanos(1),
+        changes_elsewhere: false,
     };
 }

@@ -34,6 +34,12 @@ pub trait Watcher: Send + Sync + fmt::Debug {
     /// The file holds something else than the door was given of it. What the door keeps of the content goes
     /// soon, or at the next open if that keeps nothing.
     fn content_changed(&self, inode: Inode);
+
+    /// Owner, mode, times, size or links of the file are others than the door was given, and its content is the same.
+    fn attributes_changed(&self, inode: Inode);
+
+    /// What the door was given under this name is not true any more, whether it was a file or that there is none.
+    fn name_changed(&self, parent: Inode, name: &FileName);
 }
 
 /// The doors of a volume: what it tells them, it tells all. One that has gone hears nothing.
@@ -69,6 +75,18 @@ impl Watcher for Watchers {
             door.content_changed(inode);
         }
     }
+
+    fn attributes_changed(&self, inode: Inode) {
+        for door in self.doors() {
+            door.attributes_changed(inode);
+        }
+    }
+
+    fn name_changed(&self, parent: Inode, name: &FileName) {
+        for door in self.doors() {
+            door.name_changed(parent, name);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -89,6 +107,14 @@ mod tests {
         fn content_changed(&self, inode: Inode) {
             self.0.lock().unwrap().push(inode);
         }
+
+        fn attributes_changed(&self, inode: Inode) {
+            self.0.lock().unwrap().push(inode);
+        }
+
+        fn name_changed(&self, parent: Inode, _name: &FileName) {
+            self.0.lock().unwrap().push(parent);
+        }
     }
 
     #[test]
@@ -100,6 +126,8 @@ mod tests {
             watchers.add(Arc::downgrade(&door));
         }
         watchers.content_changed(Inode(2));
+        watchers.attributes_changed(Inode(4));
+        watchers.name_changed(Inode(5), &FileName::new(b"name").unwrap());
         drop(first);
         let held = HeldFile {
             inode: Inode(3),
@@ -108,7 +136,8 @@ mod tests {
             is_directory: false,
         };
         watchers.references_wanted(vec![held]);
-        assert_eq!(*second.0.lock().unwrap(), [Inode(2), Inode(3)]);
+        let told = second.0.lock().unwrap().clone();
+        assert_eq!(told, [2, 4, 5, 3].map(Inode));
         assert!(!watchers.is_empty());
         drop(second);
         assert!(watchers.is_empty());

@@ -336,6 +336,10 @@ impl penstock_vfs::Watcher for Asked {
     }
 
     fn content_changed(&self, _: Inode) {}
+
+    fn attributes_changed(&self, _: Inode) {}
+
+    fn name_changed(&self, _: Inode, _: &FileName) {}
 }
 
 impl Asked {

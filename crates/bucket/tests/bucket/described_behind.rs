@@ -344,6 +344,10 @@ impl Watcher for Door {
     fn content_changed(&self, _: Inode) {
         self.0.store(true, Ordering::SeqCst);
     }
+
+    fn attributes_changed(&self, _: Inode) {}
+
+    fn name_changed(&self, _: Inode, _: &FileName) {}
 }
 
 /// The kernel went on checking permissions by a mode that was not to be, as long as it believed that: five minutes.

@@ -58,6 +58,10 @@ pub trait Peers: Debug + Send + Sync {
     /// Returns when queries see all that was applied anywhere before the call, with how far that is.
     async fn catch_up(&self) -> EngineResult<Moment>;
 
+    /// Where the last change of another session lies that queries here see; the first moment if none was made since
+    /// this session began.
+    fn changed_until(&self) -> Moment;
+
     /// Waits until other sessions changed something that was not returned yet. For one caller at a time; dropping the
     /// future loses nothing.
     async fn changes(&self) -> EngineResult<Changed>;

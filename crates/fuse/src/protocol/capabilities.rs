@@ -47,6 +47,8 @@ capabilities! {
     HANDLE_KILLPRIV_V2 = 28;
     /// The upper half of this set is valid.
     INIT_EXT = 30;
+    /// What is known under a name can be made to expire without taking the name out of the tree.
+    HAS_EXPIRE_ONLY = 35;
     /// Shared mappings of files that bypass the page cache.
     DIRECT_IO_ALLOW_MMAP = 36;
     /// The kernel reads local files by itself.

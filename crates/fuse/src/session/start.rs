@@ -56,7 +56,9 @@ impl TakeOver {
         let device = DevFuse::new(self.connection, Arc::new(reserve));
         let device = Arc::new(device);
         let mount = Arc::new(Mount::taken_over());
-        let notifier = Notifier::start(&device).map_err(MountError::Thread)?;
+        let negotiated = Negotiated::resumed(&self.start.settings, threads);
+        let notifier = Notifier::start(&device, negotiated.expires_names());
+        let notifier = notifier.map_err(MountError::Thread)?;
         let kernel = (KernelDoes::default(), notifier.clone());
         let shared = self.start.shared(&mount, kernel);
         let ended = start_threads(&device, threads, &shared, &mount)?;
@@ -65,7 +67,7 @@ impl TakeOver {
         Ok(Session {
             mount,
             shared,
-            negotiated: Negotiated::resumed(&self.start.settings, threads),
+            negotiated,
             notifier,
             device: Arc::downgrade(&device),
             ended,
@@ -116,6 +118,7 @@ impl Start {
         let ready = Ready {
             threads,
             locks: self.volume.locks().is_some(),
+            changes_elsewhere: self.volume.features().changes_elsewhere,
         };
         let mut negotiated = self.negotiate(&device, ready)?;
         let kernel = KernelDoes {
@@ -124,7 +127,8 @@ impl Start {
                 .then(|| LocalFiles::new(&device)),
             gathers_writes: negotiated.gathers_writes(),
         };
-        let notifier = Notifier::start(&device).map_err(MountError::Thread)?;
+        let notifier = Notifier::start(&device, negotiated.expires_names());
+        let notifier = notifier.map_err(MountError::Thread)?;
         let shared = self.shared(&mount, (kernel, notifier.clone()));
         let ended = start_threads(&device, threads, &shared, &mount)?;
         negotiated.read_ahead_kib = set_read_ahead(&mount, self.settings.read_ahead_kib);

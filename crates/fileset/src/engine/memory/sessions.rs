@@ -61,6 +61,8 @@ pub struct MemorySession {
     /// The length of the log.
     applied: Arc<watch::Sender<usize>>,
     id: SessionId,
+    /// The length of the log when it began.
+    begun: usize,
     seen: RwLock<Seen>,
 }
 
@@ -77,7 +79,7 @@ impl MemorySession {
     }
 
     fn begin(common: Arc<Mutex<Common>>, applied: Arc<watch::Sender<usize>>) -> Self {
-        let (id, seen) = {
+        let (id, begun, seen) = {
             let mut common = common.lock();
             common.last_session += 1;
             let (id, until) = (SessionId(common.last_session), common.log.len());
@@ -96,12 +98,13 @@ impl MemorySession {
                 told: until,
                 last_told: Moment(until as u64),
             };
-            (id, seen)
+            (id, until, seen)
         };
         Self {
             common,
             applied,
             id,
+            begun,
             seen: RwLock::new(seen),
         }
     }
@@ -189,15 +192,26 @@ impl Peers for MemorySession {
 
     async fn catch_up(&self) -> EngineResult<Moment> {
         let mut seen = self.seen();
-        let common = self.common.lock();
+        let mut common = self.common.lock();
+        common.record(self.id)?;
         see(&mut seen, &common);
         Ok(Moment(seen.until as u64))
+    }
+
+    fn changed_until(&self) -> Moment {
+        let seen = self.seen.read();
+        let until = seen.unwrap_or_else(PoisonError::into_inner).until;
+        let common = self.common.lock();
+        let mut last = common.log[self.begun..until].iter();
+        let last = last.rposition(|(session, _)| *session != self.id);
+        last.map_or_else(Moment::default, |at| Moment((self.begun + at + 1) as u64))
     }
 
     async fn changes(&self) -> EngineResult<Changed> {
         let mut applied = self.applied.subscribe();
         loop {
             applied.borrow_and_update();
+            self.common.lock().record(self.id)?;
             if let Some(changed) = self.untold() {
                 return Ok(changed);
             }
@@ -226,6 +240,8 @@ impl Peers for MemorySession {
         let mut common = self.common.lock();
         let before = common.sessions.len();
         common.sessions.retain(|record| record.id != session);
+        // Who waits for changes learns that it is over.
+        self.applied.send_modify(|_| ());
         Ok(common.sessions.len() < before)
     }
 }

@@ -39,6 +39,7 @@ pub(super) struct News {
 #[derive(Debug)]
 pub(super) struct Feed {
     seen: i64,
+    changed_until: i64,
     /// Of all changes behind `reaches`, others' and own, in their order.
     recent: VecDeque<(i64, Bytes)>,
     reaches: i64,
@@ -55,6 +56,7 @@ impl Feed {
     pub(super) fn new(seen: i64) -> Self {
         Self {
             seen,
+            changed_until: 0,
             recent: VecDeque::new(),
             reaches: seen,
             follows: false,
@@ -63,6 +65,11 @@ impl Feed {
             told_until: seen,
             took_in: seen,
         }
+    }
+
+    /// The last change of others in what is known; 0 if there was none.
+    pub(super) fn changed_until(&self) -> i64 {
+        self.changed_until
     }
 
     /// What is known is as of this number.
@@ -80,6 +87,7 @@ impl Feed {
         if !is_whole {
             self.recent.clear();
             self.reaches = news.at;
+            self.changed_until = news.at;
             self.tell_any();
             return None;
         }
@@ -88,6 +96,7 @@ impl Feed {
         for ChangedKey { at, key, is_own } in changed.filter(|changed| changed.at > seen) {
             self.remember(at, key.clone());
             if !is_own {
+                self.changed_until = self.changed_until.max(at);
                 self.tell(key.clone());
             }
             keys.push(key);

@@ -16,6 +16,10 @@ impl Peers for PostgresEngine {
         Ok(moment(self.shared.read().feed.seen()))
     }
 
+    fn changed_until(&self) -> Moment {
+        moment(self.shared.read().feed.changed_until())
+    }
+
     async fn changes(&self) -> EngineResult<Changed> {
         loop {
             let told = self.shared.told.notified();
