@@ -43,7 +43,8 @@ test_queue() {
   done
 }
 
-# print_result LOG REGISTER: names what failed and what was skipped; the last line counts. The harness
+# print_result LOG REGISTER: names what failed and what was skipped, repeats what each failed test said, for who sees
+# the end of a long log alone, without backtraces and 40 lines at most; the last line counts. The harness
 # calls a test passed that was skipped and put a line into the register; one that begins with `check:`
 # is of no test. A target that began and told no result has failed. So has print_result, where anything has.
 print_result() {
@@ -55,6 +56,9 @@ print_result() {
       if (/^ *(Running|Doc-tests) /) { close_target(); is_open = 1; now = target($0) }
       if (/^test .* \.\.\. FAILED$/) { sub(/^test /, ""); sub(/ \.\.\. FAILED$/, ""); fails[now "::" $0] }
       if (/^test .* \.\.\. ignored/) { sub(/^test /, ""); sub(/ \.\.\. ignored/, ": ignored"); print "skipped: " now "::" $0 }
+      if (/^---- .* stdout ----$/) { said[++failures] = "\n"; lines = 0; is_said = 1 }
+      if (/^failures:$/) { is_said = 0 }
+      if (is_said && !/^ +([0-9]+:|at) / && lines++ < 40) { said[failures] = said[failures] $0 "\n" }
       if (/^test result:/) { is_open = 0; split($0, word, " "); passed += word[4]; failed += word[6]; skipped += word[8] }
       next
     }
@@ -62,6 +66,7 @@ print_result() {
     { skipped++; if ($1 != "check") passed--; print "skipped: " $0 }
     END {
       close_target()
+      for (failure = 1; failure <= failures; failure++) { printf "%s", said[failure] }
       printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
       exit (failed > 0)
     }' "$1" "$2"

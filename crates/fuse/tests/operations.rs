@@ -473,6 +473,75 @@ fn the_kernel_hears_of_changes_behind_its_back() {
 }
 
 #[test]
+fn names_that_changed_behind_the_kernels_back_are_asked_for_anew() {
+    if !can_mount() {
+        return;
+    }
+    let volume = MemoryVolume::new();
+    volume.is_believed();
+    volume.add_file("old", b"content".to_vec());
+    let mount = TestMount::new(volume.clone());
+    let is_there = |name: &str| mount.path(name).exists();
+    assert!(is_there("old") && !is_there("new"));
+    volume.rename_behind("old", "new");
+    assert!(is_there("old") && !is_there("new"), "cached");
+    for name in ["old", "new"] {
+        let name = FileName::new(name.as_bytes()).unwrap();
+        mount.session().notifier().name_changed(Inode::ROOT, &name);
+    }
+    eventually("both are asked for", || !is_there("old") && is_there("new"));
+    mount.finish(&volume);
+}
+
+#[test]
+fn a_directory_whose_name_is_asked_for_anew_stays_what_it_is_to_those_who_are_in_it() {
+    if !can_mount() {
+        return;
+    }
+    let volume = MemoryVolume::new();
+    volume.is_believed();
+    let mount = TestMount::new(volume.clone());
+    std::fs::create_dir(mount.path("directory")).unwrap();
+    let held = File::open(mount.path("directory")).unwrap();
+    let before = mount.counted("fuse_requests_total", Some("lookup"));
+    let name = FileName::new(b"directory").unwrap();
+    mount.session().notifier().name_changed(Inode::ROOT, &name);
+    eventually("it is asked for", || {
+        mount.path("directory").is_dir()
+            && mount.counted("fuse_requests_total", Some("lookup")) > before
+    });
+    let place = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&held));
+    let place = std::fs::read_link(place).unwrap();
+    assert_eq!(place, mount.path("directory"));
+    drop(held);
+    mount.finish(&volume);
+}
+
+#[test]
+fn attributes_that_changed_behind_the_kernels_back_are_asked_for_anew_and_content_is_kept() {
+    if !can_mount() {
+        return;
+    }
+    let volume = MemoryVolume::new();
+    volume.is_believed();
+    let inode = volume.add_file("file", b"before".to_vec());
+    let mount = TestMount::new(volume.clone());
+    let file = File::open(mount.path("file")).unwrap();
+    let mut bytes = [0; 6];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    let size = || file.metadata().unwrap().len();
+    assert_eq!(size(), 6);
+    volume.replace(inode, b"behind it".to_vec());
+    assert_eq!(size(), 6, "cached");
+    mount.session().notifier().attributes_changed(inode);
+    eventually("the size is asked for", || size() == 9);
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(&bytes, b"before", "content is told of by itself");
+    drop(file);
+    mount.finish(&volume);
+}
+
+#[test]
 fn the_kernel_gives_back_what_a_volume_asks_for() {
     if !can_mount() {
         return;

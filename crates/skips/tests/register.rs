@@ -90,6 +90,32 @@ fn what_was_skipped_has_not_passed() {
 }
 
 #[test]
+fn what_a_failed_test_said_is_repeated_at_the_end_without_its_backtrace() {
+    let said = "\
+failures:
+
+---- d stdout ----
+panicked: there was none
+stack backtrace:
+   0: rust_begin_unwind
+             at /rustc/library/std/src/panicking.rs:689:5
+
+failures:
+    d
+
+";
+    let log = LOG.replacen(
+        "test result: FAILED",
+        &format!("{said}test result: FAILED"),
+        1,
+    );
+    let (_, all) = result(&log, "one::a: there is no fsx\n");
+    let end =
+        "---- d stdout ----\npanicked: there was none\nstack backtrace:\n\n2 passed, 1 failed";
+    assert!(all.contains(end), "{all}");
+}
+
+#[test]
 fn a_test_that_says_it_twice_is_skipped_once() {
     let twice = "one::a: there is no fsx\none::a: there is no rclone\n";
     assert_eq!(result(LOG, twice).0, "2 passed, 1 failed, 1 skipped");

@@ -1,6 +1,9 @@
 //! The tree of files.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use penstock_base::{FileName, FsError, FsResult, clock};
@@ -31,6 +34,8 @@ pub struct Tree {
     pub nodes: HashMap<Inode, Node>,
     pub handles: HashMap<HandleId, Handle>,
     next: u64,
+    /// How long the kernel may believe entries.
+    pub ttl: Duration,
     /// What a correct door never does.
     pub violations: Vec<String>,
 }
@@ -41,6 +46,7 @@ impl Tree {
             nodes: HashMap::new(),
             handles: HashMap::new(),
             next: 1,
+            ttl: TTL,
             violations: Vec::new(),
         };
         tree.add("", Content::Directory(BTreeMap::new()), 0o755);
@@ -133,8 +139,8 @@ impl Tree {
         }
         Ok(Entry {
             attributes: node.attributes.clone(),
-            entry_ttl: TTL,
-            attributes_ttl: TTL,
+            entry_ttl: self.ttl,
+            attributes_ttl: self.ttl,
         })
     }
 

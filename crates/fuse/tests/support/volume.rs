@@ -87,6 +87,19 @@ impl MemoryVolume {
         inode
     }
 
+    /// The kernel may believe for an hour what it is told.
+    pub fn is_believed(&self) {
+        self.tree().ttl = Duration::from_secs(3600);
+    }
+
+    /// Gives a file of the root another name behind the kernel's back.
+    pub fn rename_behind(&self, name: &str, new_name: &str) {
+        let mut tree = self.tree();
+        let root = tree.children(Inode::ROOT).unwrap();
+        let inode = root.remove(name).unwrap();
+        root.insert(new_name.into(), inode);
+    }
+
     /// Replaces content behind the kernel's back.
     pub fn replace(&self, inode: Inode, content: Vec<u8>) {
         *self.tree().file(inode).unwrap() = content;
@@ -167,7 +180,7 @@ impl Volume for MemoryVolume {
         let mut tree = self.tree();
         match tree.child(parent, name)? {
             Some(inode) => Ok(Lookup::Found(tree.refer(inode)?)),
-            None => Ok(Lookup::Absent(TTL)),
+            None => Ok(Lookup::Absent(tree.ttl)),
         }
     }
 
