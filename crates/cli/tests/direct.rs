@@ -311,6 +311,78 @@ fn a_copy_that_is_killed_goes_on_where_it_was() {
     goes_on_after("-KILL", &format!("s3://{BUCKET}/x"), &scratch, &server);
 }
 
+/// A store may carry out late what a copy asked for that was killed. The next copy, which had looked already, failed
+/// with "File exists".
+#[test]
+fn what_appears_after_a_copy_looked_is_copied_over() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let tree = scratch.folder("tree");
+    fs::create_dir(tree.join("d")).unwrap();
+    fs::write(tree.join("d/a"), "a").unwrap();
+    fs::write(tree.join("d/b"), "new").unwrap();
+    symlink("a", tree.join("d/c")).unwrap();
+    fs::create_dir(tree.join("d/e")).unwrap();
+    let late = FaultRule::new(Fault::Hang { duration_ms: 3_000 });
+    let late = late.on(&[Operation::PutObject]).below("x/d/").next(1);
+    server.faults().add(late);
+    server.data().put(BUCKET, "x/d/there", b"").expect("room");
+    let url = format!("s3://{BUCKET}/x");
+    let mut copying = cp(
+        &scratch,
+        &server,
+        &["-P", "1", "--restore", text(&tree), &url],
+    );
+    let mut copying = copying.spawn().unwrap();
+    wait_until("it is at the first of them", || {
+        server
+            .faults()
+            .get()
+            .rules
+            .iter()
+            .all(|rule| rule.next == Some(0))
+    });
+    for key in ["x/d/a", "x/d/b", "x/d/c", "x/d/e/"] {
+        server.data().put(BUCKET, key, b"").expect("room");
+    }
+    assert!(copying.wait().unwrap().success());
+    let back = scratch.path("back");
+    succeed(&mut cp(
+        &scratch,
+        &server,
+        &["--restore", &url, text(&back)],
+    ));
+    let mut copied = described(&back);
+    copied.retain(|line| !line.starts_with("d/there "));
+    assert_eq!(described(&tree), copied);
+}
+
+/// A copy that was killed between an upload and its description left a file whose time was right but for its
+/// fraction, for good.
+#[test]
+fn a_time_that_an_object_has_of_its_store_is_made_exact() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let file = scratch.file("f", "text");
+    let url = format!("s3://{BUCKET}/f");
+    server.data().put(BUCKET, "f", b"text").expect("room");
+    let back = scratch.path("back");
+    succeed(&mut cp(&scratch, &server, &["-p", &url, text(&back)]));
+    let stored = fs::metadata(&back).unwrap().modified().unwrap();
+    let exact = stored + Duration::from_nanos(123_456_789);
+    let open = fs::File::options().write(true).open(&file).unwrap();
+    open.set_modified(exact).unwrap();
+    succeed(&mut cp(
+        &scratch,
+        &server,
+        &["--restore", text(&file), &url],
+    ));
+    succeed(&mut cp(
+        &scratch,
+        &server,
+        &["--restore", &url, text(&back)],
+    ));
+    assert_eq!(fs::metadata(&back).unwrap().modified().unwrap(), exact);
+}
+
 #[test]
 fn a_copy_that_is_interrupted_says_so_and_goes_on() {
     let (scratch, server) = (Scratch::new(), strict_server());

@@ -13,6 +13,7 @@ use super::{
     links::Spot,
     prune::remove_tree,
     tree::{Content, Dress, Facts, Source, Target, Written, Xattrs},
+    was_taken,
 };
 use crate::copy::Unchanged;
 
@@ -49,15 +50,10 @@ impl Direct<'_> {
     }
 
     fn copy_one(&self, branch: &Branch, item: &Item, facts: &Facts) -> io::Result<()> {
-        let existing = self.make_way(branch, item)?;
-        let copied = match facts.attributes.kind {
-            FileKind::Regular => self.copy_regular(branch, item, facts, existing.as_ref())?,
-            _ if !self.settings.recursive => {
-                return Err(io::Error::other(
-                    "it is no file; use -a to copy it as what it is",
-                ));
-            }
-            _ => self.copy_other(branch, item, facts, existing.as_ref())?,
+        let copied = match self.copy_over(branch, item, facts, branch.data.is_fresh) {
+            // Somebody made it since it was looked for, such as the requests of a copy that was killed.
+            Err(error) if was_taken(&error) => self.copy_over(branch, item, facts, false)?,
+            copied => copied?,
         };
         match copied {
             true => self.report.files.add(1),
@@ -66,10 +62,28 @@ impl Direct<'_> {
         Ok(())
     }
 
-    /// What has the name of the copy. A directory is removed where that is asked for.
-    fn make_way(&self, branch: &Branch, item: &Item) -> io::Result<Option<Facts>> {
+    /// Copies a file in the place of what has its name. Says whether it had to be copied.
+    fn copy_over(
+        &self,
+        branch: &Branch,
+        item: &Item,
+        facts: &Facts,
+        is_fresh: bool,
+    ) -> io::Result<bool> {
+        let existing = self.make_way(branch, item, is_fresh)?;
+        match facts.attributes.kind {
+            FileKind::Regular => self.copy_regular(branch, item, facts, existing.as_ref()),
+            _ if !self.settings.recursive => Err(io::Error::other(
+                "it is no file; use -a to copy it as what it is",
+            )),
+            _ => self.copy_other(branch, item, facts, existing.as_ref()),
+        }
+    }
+
+    /// What has the name of the copy; nothing in a fresh directory. A directory is removed where that is asked for.
+    fn make_way(&self, branch: &Branch, item: &Item, is_fresh: bool) -> io::Result<Option<Facts>> {
         let target = branch.data.target.as_ref();
-        let Some(target) = target.filter(|_| !branch.data.is_fresh) else {
+        let Some(target) = target.filter(|_| !is_fresh) else {
             return Ok(None);
         };
         let existing = target.find(item.target_name())?;
@@ -301,9 +315,8 @@ impl Direct<'_> {
         dress.owner = dress.owner.filter(|owner| *owner != (there.uid, there.gid));
         let has_mode = dress.permissions == Some(there.permissions) && dress.owner.is_none();
         dress.permissions = dress.permissions.filter(|_| !has_mode);
-        dress.times = dress
-            .times
-            .filter(|times| !is_kept_as(times.1, there.modified));
+        // Exactly: an object without attributes has the second in which it was stored.
+        dress.times = dress.times.filter(|times| times.1 != there.modified);
         if let Some(wanted) = &mut dress.xattrs {
             let mut existing = xattrs()?;
             existing.sort_unstable();
@@ -356,7 +369,7 @@ impl Direct<'_> {
 
     /// Makes `item` another name of what is at `spot`.
     fn link(&self, branch: &Branch, item: &Item, spot: &Spot) -> io::Result<()> {
-        let existing = self.make_way(branch, item)?;
+        let existing = self.make_way(branch, item, branch.data.is_fresh)?;
         let Some(target) = &branch.data.target else {
             self.report.files.add(1);
             return Ok(());

@@ -14,6 +14,7 @@ use super::{
     links::Links,
     prune,
     tree::{Dress, Facts, FileKey, Found, Listing, Source, Target},
+    was_taken,
 };
 use crate::{
     Report, Stop,
@@ -197,6 +198,24 @@ impl<'a> Direct<'a> {
             true => None,
             false => above.find(name)?,
         };
+        match self.make_directory_over(above, name, source, existing) {
+            // As with files.
+            Err(error) if was_taken(&error) => {
+                let existing = above.find(name)?;
+                self.make_directory_over(above, name, source, existing)
+            }
+            made => made,
+        }
+    }
+
+    /// The same in the place of what has the name.
+    fn make_directory_over(
+        &self,
+        above: &Arc<dyn Target>,
+        name: &CStr,
+        source: &Facts,
+        existing: Option<Facts>,
+    ) -> io::Result<(Option<Arc<dyn Target>>, bool)> {
         match existing.map(|existing| existing.attributes.kind) {
             Some(FileKind::Directory) => {
                 let existing = above.open_in(name)?;

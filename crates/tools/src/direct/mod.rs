@@ -19,10 +19,12 @@ mod volume;
 
 use std::{ffi::CString, path::PathBuf};
 
+use rustix::io::Errno;
+
 use crate::{
     Report, Stop,
     copy::Settings,
-    volume::VolumeTree,
+    volume::{VolumeTree, errno_of},
     work::{Crew, Order},
 };
 
@@ -66,6 +68,11 @@ pub fn copy(sources: &[Place], target: &Place, settings: &Settings, report: &Rep
             crew.submit(task);
         }
     });
+}
+
+/// Whether a name was to be free and was not.
+fn was_taken(error: &std::io::Error) -> bool {
+    errno_of(error) == Some(Errno::EXIST)
 }
 
 #[cfg(test)]

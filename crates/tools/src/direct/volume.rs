@@ -12,8 +12,9 @@ use penstock_vfs::{
 };
 use rustix::io::Errno;
 
-use super::tree::{
-    Content, Dress, Facts, Found, Keeps, Listing, Lost, Source, Target, Written, Xattrs,
+use super::{
+    tree::{Content, Dress, Facts, Found, Keeps, Listing, Lost, Source, Target, Written, Xattrs},
+    was_taken,
 };
 use crate::{
     local::{is_root, temporary_name},
@@ -159,7 +160,7 @@ impl VolumeTarget {
         }
         let temporary = temporary_name(name);
         match make(&temporary) {
-            Err(error) if errno_of(&error) == Some(Errno::EXIST) => {
+            Err(error) if was_taken(&error) => {
                 self.directory.remove_file(&temporary)?;
                 make(&temporary)?;
             }
@@ -198,7 +199,7 @@ impl VolumeTarget {
                 .create(temporary, 0o600, OpenOptions::READ_WRITE)
         };
         match create() {
-            Err(error) if errno_of(&error) == Some(Errno::EXIST) => {
+            Err(error) if was_taken(&error) => {
                 self.directory.remove_file(temporary)?;
                 create()
             }
