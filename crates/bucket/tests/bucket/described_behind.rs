@@ -8,7 +8,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use penstock_base::clock;
+use penstock_base::{FileName, clock};
 use penstock_bucket::BucketSettings;
 use penstock_object::{CompleteOptions, ErrorKind, HeadOptions, Key, Operation, PutOptions, Store};
 use penstock_vfs::{
