@@ -51,6 +51,10 @@ pub(crate) const SAVES_AT_ONCE: usize = 64;
 /// The shortest time between two looks at what is due.
 const LOOK_MIN: Duration = Duration::from_millis(20);
 
+/// How long a file is left alone in haste: a temporary file that is saved before it is renamed costs three requests, one
+/// after the other.
+const HASTE_QUIET: Duration = Duration::from_millis(500);
+
 /// Files that are closed and unsaved.
 #[derive(Debug)]
 pub(crate) struct Behind {
@@ -106,6 +110,7 @@ impl Behind {
 impl Waiting {
     fn new(handle: Arc<FileHandle>) -> Self {
         let now = clock::now();
+        handle.note_closed();
         Self {
             handle,
             since: now,
@@ -123,16 +128,15 @@ impl Waiting {
 
     /// When it is to be saved.
     fn due(&self, settings: &SaveBehind, in_haste: bool) -> Instant {
-        let closed_writers = usize::from(self.handle.access.writes());
         let view = self.handle.file.view();
-        let is_written = view.writers() > closed_writers;
+        let is_written = view.writers() > 0;
         let is_unsaved = view.dirty && !view.removed;
         drop(view);
         match (self.failed, is_written) {
             // At most metadata is left to store, which changed during the save.
             _ if !is_unsaved => self.since,
             (None, true) => self.since + settings.age_max,
-            (None, false) if in_haste => self.since,
+            (None, false) if in_haste => (self.closed + HASTE_QUIET).min(self.earliest(settings)),
             _ => self.earliest(settings),
         }
     }
@@ -203,7 +207,7 @@ impl Behind {
             lock(&self.saving).insert(inode, waiting.since);
             files.push((waiting, turn));
         }
-        let next = queue.next(now);
+        let next = queue.next(now, in_haste);
         Due { files, next }
     }
 

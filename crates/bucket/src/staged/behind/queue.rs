@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap, hash_map};
 use penstock_base::clock::{self, Instant};
 use penstock_vfs::Inode;
 
-use super::Waiting;
+use super::{HASTE_QUIET, Waiting};
 use crate::SaveBehind;
 
 #[derive(Debug)]
@@ -107,10 +107,12 @@ impl Queue {
         std::mem::take(&mut self.files)
     }
 
-    /// The file that is due first; in haste the one that is unsaved longest.
+    /// The file that is due first; in haste the one that is unsaved longest, once it was left alone for a moment.
     pub(super) fn first_due(&mut self, now: Instant, in_haste: bool) -> Option<Inode> {
         loop {
-            let oldest = self.by_age.first().filter(|_| in_haste);
+            let oldest = self
+                .oldest(in_haste)
+                .filter(|(since, _)| *since + HASTE_QUIET <= now);
             let first = oldest.or_else(|| self.by_time.first().filter(|(at, _)| *at <= now));
             let (_, inode) = *first?;
             let waiting = self.files.get(&inode)?;
@@ -123,9 +125,16 @@ impl Queue {
         }
     }
 
+    fn oldest(&self, in_haste: bool) -> Option<&(Instant, Inode)> {
+        self.by_age.first().filter(|_| in_haste)
+    }
+
     /// When the next file is to be looked at after `now`.
-    pub(super) fn next(&self, now: Instant) -> Option<Instant> {
+    pub(super) fn next(&self, now: Instant, in_haste: bool) -> Option<Instant> {
         let later = self.by_time.range((now, Inode(u64::MAX))..).next();
-        later.map(|(at, _)| *at)
+        let later = later.map(|(at, _)| *at);
+        let oldest = self.oldest(in_haste).map(|(since, _)| *since + HASTE_QUIET);
+        let times = [later, oldest.filter(|at| *at > now)];
+        times.into_iter().flatten().min()
     }
 }
