@@ -19,7 +19,7 @@ use crate::{
     metadata::{MetadataChange, moment},
     mount::Mount,
     mount::run_to_end,
-    open_file::Mode,
+    open_file::{Mode, OpenFile},
 };
 
 /// Bytes that every directory shows as its size, as local file systems do for small ones.
@@ -71,10 +71,9 @@ impl Mount {
         let (entry_ttl, attributes_ttl) = if inode == Inode::ROOT {
             (self.settings.attr_timeout, self.settings.attr_timeout)
         } else if node.is_dirty() {
-            // The name is ours; the size grows with every write, and the time changes with a save.
             let ours = self.settings.attr_timeout;
-            let size_is_kept = self.settings.door_keeps_sizes;
-            (ours, if size_is_kept { ours } else { Duration::ZERO })
+            let is_kept = self.settings.door_keeps_sizes || self.is_shown_as_saved(node);
+            (ours, if is_kept { ours } else { Duration::ZERO })
         } else {
             let ttl = known_for.unwrap_or_default();
             (ttl, ttl)
@@ -84,6 +83,15 @@ impl Mount {
             entry_ttl,
             attributes_ttl,
         }
+    }
+
+    /// Whether an unsaved file is shown as it will be when it is saved: nobody writes it, and its times go along. Else the
+    /// size grows with every write, and the time changes with the save.
+    fn is_shown_as_saved(&self, node: &Node) -> bool {
+        let is_written = |file: &Arc<OpenFile>| file.view().writers() > 0;
+        self.save_behind().is_some()
+            && self.keeps_metadata()
+            && !node.file.as_ref().is_some_and(is_written)
     }
 
     fn attributes_of(&self, inode: Inode, node: &Node) -> Attributes {

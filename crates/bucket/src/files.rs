@@ -120,7 +120,7 @@ impl Files {
             ids: Arc::clone(ids),
             handles: Handles::new(ids),
             unheard: Unheard::default(),
-            behind: Behind::default(),
+            behind: Behind::new(mount.save_behind()),
         })
     }
 

@@ -49,6 +49,7 @@ mod tree;
 
 pub(crate) use answers::{Learned, Question, Recall, Told};
 pub(crate) use changing::Change;
+pub(crate) use charge::Charge;
 pub(crate) use directory::{Dentry, Directory, Patience};
 pub(crate) use gate::Moving;
 pub(crate) use guards::{Entered, Namespace, Observation, Reference, Resolved};

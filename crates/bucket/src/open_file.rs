@@ -80,7 +80,7 @@ pub(crate) struct View {
     handles: usize,
     /// Those of them that may read.
     readers: usize,
-    /// Those of them that may write.
+    /// Those of them that may write, and that programs have open.
     writers: usize,
 }
 
@@ -294,7 +294,7 @@ impl View {
         self.handles
     }
 
-    /// Open handles that may write.
+    /// Handles that may write, and that programs have open.
     pub(crate) fn writers(&self) -> usize {
         self.writers
     }

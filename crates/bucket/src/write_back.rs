@@ -17,8 +17,8 @@
 //! again. A marker goes after what is to be removed below it; what is in the directory besides keeps it there.
 //!
 //! One task looks what is due ([`carry_out`]): what was left alone for [`SaveBehind::after`], at the latest what
-//! reached [`SaveBehind::age_max`], and everything while more than half of what may wait does. A change that would
-//! be one too many is made at once. What fails is repeated with growing pauses. fsync of a directory, a rename of one and
+//! reached [`SaveBehind::age_max`], and everything while more than half of what may wait does. A change for which
+//! the memory budget has no room is made at once. What fails is repeated with growing pauses. fsync of a directory, a rename of one and
 //! shutting down settle what they concern; what is left then is in the log, which the next mount carries out
 //! ([`recover`]).
 //!
@@ -60,7 +60,7 @@ use crate::{
     SaveBehind,
     files::Unheard,
     inode::Reference,
-    write_back::pending::{Pending, Scope, Waiting},
+    write_back::pending::{Asked, Pending, Scope, Waiting},
 };
 
 pub(crate) use carry_out::begin;
@@ -70,13 +70,6 @@ pub(crate) use describe::shown_as;
 const WRITES_AT_ONCE: usize = 64;
 /// Requests to remove objects, of up to a thousand each, that are under way at the same time.
 const REMOVALS_AT_ONCE: usize = 4;
-/// Changes that may wait, however much memory there is.
-const WAITING_MAX: u64 = 65_536;
-/// Bytes that one occupies, about: its key and what it says, in memory and in the log's copy.
-const WAITING_COST: u64 = 1024;
-/// The share of the memory budget that they may take.
-const WAITING_SHARE: u64 = 16;
-
 /// What the store lacks of a node that is no file with content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Late {
@@ -125,7 +118,6 @@ pub(crate) struct WriteBack {
     staging: Arc<Staging>,
     /// `None` where nothing is to wait but what an earlier mount left.
     settings: Option<SaveBehind>,
-    waiting_max: usize,
     pending: Mutex<Pending>,
     writes: Arc<Semaphore>,
     removals: Arc<Semaphore>,
@@ -142,14 +134,14 @@ impl WriteBack {
     pub(crate) fn new(
         staging: &Arc<Staging>,
         settings: Option<SaveBehind>,
-        budget: &MemoryBudget,
+        budget: &Arc<MemoryBudget>,
     ) -> Arc<Self> {
-        let affordable = budget.total() / WAITING_SHARE / WAITING_COST;
+        // Where nothing is to wait, what an earlier mount left is carried out at once.
+        let age_max = settings.map_or(Duration::ZERO, |settings| settings.age_max);
         Arc::new(Self {
             staging: Arc::clone(staging),
             settings,
-            waiting_max: usize::try_from(affordable.min(WAITING_MAX)).unwrap_or(usize::MAX),
-            pending: Mutex::default(),
+            pending: Mutex::new(Pending::new(age_max, budget)),
             writes: Arc::new(Semaphore::new(WRITES_AT_ONCE)),
             removals: Arc::new(Semaphore::new(REMOVALS_AT_ONCE)),
             bell: Arc::default(),
@@ -197,9 +189,7 @@ impl WriteBack {
 
     /// The keys below a prefix whose objects are to be removed.
     pub(crate) fn removed_below(&self, prefix: &str) -> BTreeSet<Key> {
-        let pending = self.pending();
-        let removed = pending.below(prefix).filter(|(_, one)| one.is_removal());
-        removed.map(|(key, _)| key.clone()).collect()
+        self.pending().removals_below(prefix).cloned().collect()
     }
 
     /// Has an object removed. What waits to be written under its key and was not begun is taken back.
@@ -271,9 +261,6 @@ impl WriteBack {
         let Some(settings) = self.settings else {
             return Wait::Refused;
         };
-        if self.len() >= self.waiting_max && !self.has(key) {
-            return Wait::Refused;
-        }
         let (this, key) = (Arc::clone(self), key.clone());
         let due = clock::now() + settings.after;
         let noted = self.on_disk(true, move || this.note(&key, change, node, due));
@@ -303,7 +290,7 @@ impl WriteBack {
             return Err(error);
         }
         let displaced = match next {
-            Next::Change(change) => self.pending().add(key.clone(), change, node, due),
+            Next::Change(change) => self.pending().add(key, change, node, due),
             Next::Nothing | Next::Refused => {
                 let taken_back = self.pending().take(key);
                 // Who waits for it waits no longer.
@@ -321,7 +308,10 @@ impl WriteBack {
     /// must not be on its way.
     fn decide(&self, key: &Key, change: impl FnOnce(Option<&Waiting>) -> Next) -> Next {
         let mut pending = self.pending();
-        let next = change(pending.get(key));
+        let next = match change(pending.get(key)) {
+            Next::Change(change) if !pending.make_room(key, &change) => Next::Refused,
+            next => next,
+        };
         if !matches!(next, Next::Refused) {
             pending.hold(key);
         }
@@ -361,18 +351,26 @@ impl WriteBack {
     }
 
     async fn settle_all(&self, scope: &Scope<'_>) -> FsResult<()> {
-        let mut asked = None;
+        let asked = self.pending().asked();
+        loop {
+            let left = self.pending().hasten(scope, asked);
+            if left.going_on.is_empty() {
+                return left.failure.map_or(Ok(()), Err);
+            }
+            for key in &left.going_on {
+                self.end_of(key, asked).await;
+            }
+        }
+    }
+
+    /// Returns when what waited for a key was carried out or failed.
+    async fn end_of(&self, key: &Key, asked: Asked) {
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            let left = {
-                let mut pending = self.pending();
-                let asked = *asked.get_or_insert_with(|| pending.asked());
-                pending.hasten(scope, asked)
-            };
-            if !left.is_going_on {
-                return left.failure.map_or(Ok(()), Err);
+            if !self.pending().press(key, asked) {
+                return;
             }
             self.bell.notify_one();
             ended.await;
@@ -434,7 +432,7 @@ mod tests {
             writes: KEYS,
             removals: 1,
         };
-        write_back.pending().take_due(Duration::ZERO, false, room)
+        write_back.pending().take_due(room)
     }
 
     /// What had been decided by what waits was noted later, and what waited was begun in between.
@@ -508,6 +506,43 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// They were counted, whatever they said, and the budget knew nothing of them.
+    #[test]
+    fn what_waits_is_in_the_memory_budget_and_what_does_not_fit_is_refused() {
+        const TARGET: usize = 4096;
+        let directory = tempfile::tempdir().expect("a directory");
+        let budget = MemoryBudget::new(16 << 20);
+        let settings = StagingSettings::new(directory.path(), "volume");
+        let staging = Staging::open(settings, &budget).expect("a staging directory");
+        let write_back = WriteBack::new(&staging, None, &budget);
+        let before = budget.used();
+        let link = || {
+            Next::change(NameChange::Write(SmallObject {
+                body: Bytes::from(vec![b'x'; TARGET]),
+                description: Description::default(),
+                is_new: true,
+            }))
+        };
+        let note = |number: usize| {
+            let key = key(&number.to_string());
+            let noted = write_back.note(&key, |_| link(), None, clock::now());
+            noted.expect("the disk takes it")
+        };
+        let count = (0..1_000_000).take_while(|number| note(*number) == Wait::Noted);
+        let bytes = (count.count() * TARGET) as u64;
+        assert!((512 << 10..1 << 20).contains(&bytes), "{bytes}");
+        let taken = budget.used() - before;
+        assert!((bytes..=1 << 20).contains(&taken), "{taken}");
+        assert_eq!(note(0), Wait::Noted, "what waits may be changed");
+        let take_back = |_: Option<&Waiting>| Next::Nothing;
+        for number in 0..write_back.len() {
+            let key = key(&number.to_string());
+            let taken = write_back.note(&key, take_back, None, clock::now());
+            assert_eq!(taken.expect("the disk takes it"), Wait::Noted);
+        }
+        assert_eq!(budget.used(), before);
     }
 
     /// Nothing told it.

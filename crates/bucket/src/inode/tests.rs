@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use penstock_base::{FsError, MIB, MemoryBudget, Utf8Name, clock};
+use penstock_base::{FileName, FsError, MIB, MemoryBudget, Utf8Name, clock};
 use penstock_object::ObjectKind;
 use penstock_vfs::{FileKind, Inode};
 use proptest::prelude::*;

@@ -1,6 +1,9 @@
 //! One open handle of a file.
 
-use std::sync::{Arc, Mutex, OnceLock, atomic::AtomicBool};
+use std::sync::{
+    Arc, Mutex, OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
 
 use penstock_base::{FsError, FsResult, clock};
 use penstock_transfer::Reader;
@@ -23,6 +26,8 @@ pub(crate) struct FileHandle {
     pub(super) direct: bool,
     /// There may be something to save: it can write, or it created the file.
     pub(super) saves: bool,
+    /// No program has it open any more: it keeps a file that waits to be saved.
+    closed: AtomicBool,
     /// Its last close was told of a failure.
     pub(super) told: AtomicBool,
     /// What was written through it is lost, as a close was told; nothing more is written through it.
@@ -58,11 +63,19 @@ impl FileHandle {
             append: options.append,
             direct: opened.passes_once,
             saves: !opened.closes_silently,
+            closed: AtomicBool::new(false),
             told: AtomicBool::new(false),
             lost: OnceLock::new(),
             reader: Mutex::default(),
             namespace: Arc::clone(namespace),
         })
+    }
+
+    /// No program writes through it any more; it only keeps the file.
+    pub(crate) fn note_closed(&self) {
+        if !self.closed.swap(true, Ordering::Relaxed) {
+            self.file.view().writers -= usize::from(self.access.writes());
+        }
     }
 
     /// Fails with what was lost of what it wrote, once a close was told.
@@ -78,7 +91,9 @@ impl Drop for FileHandle {
             let mut view = self.file.view();
             view.handles -= 1;
             view.readers -= usize::from(self.access.reads());
-            view.writers -= usize::from(self.access.writes());
+            if !self.closed.load(Ordering::Relaxed) {
+                view.writers -= usize::from(self.access.writes());
+            }
             view.clone()
         };
         if view.handles == 1 {

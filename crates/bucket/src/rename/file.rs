@@ -68,10 +68,10 @@ impl Renames {
                 false => None,
             };
             if let Some(free) = self.place_behind(rename, replaced.as_ref().map(|(file, _)| *file))
+                && self
+                    .rename_unsaved(rename, file, &mut replaced, free)
+                    .await?
             {
-                let moved = (file, turn);
-                self.rename_unsaved(rename, moved, &mut replaced, free)
-                    .await?;
                 if let Some(description) = description {
                     // If the disk refuses it falls away with the save.
                     description.forgo().await;

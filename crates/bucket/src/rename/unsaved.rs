@@ -3,8 +3,9 @@
 //! Where files are saved behind the close, such a rename changes memory and the journal, and asks the store
 //! nothing: the one PUT that follows goes to the last name. What the name led to before is replaced by that
 //! PUT, on the condition that the store still has the version that was known here; a file that is unsaved itself
-//! is dropped. The journal of the moved file names the new place, and the file that it took it from, before that
-//! one's journal goes: a kill in between leaves both, of which only the first counts.
+//! is dropped. The journal of the moved file names the new place before memory does, and the file that it took it from
+//! before that one's journal goes: a kill in between leaves both, of which only the first counts. What the disk does not
+//! note is not moved: the file is saved where it is, and copied.
 //!
 //! A file of which an earlier save failed may be in the store all the same: it is saved and copied as any other.
 
@@ -32,8 +33,12 @@ pub(super) struct Free {
 }
 
 impl Free {
-    fn etag(&self) -> Option<ETag> {
-        self.known.as_ref().and_then(|known| known.etag.clone())
+    fn place(&self) -> NewPlace {
+        NewPlace {
+            key: self.key.clone(),
+            version: self.known.as_ref().and_then(|known| known.etag.clone()),
+            replaces: self.replaces.clone(),
+        }
     }
 }
 
@@ -93,14 +98,15 @@ impl Renames {
         })
     }
 
-    /// Moves a file that the store never had to a place that is free, or whose file it replaces.
+    /// Moves a file that the store never had to a place that is free, or whose file it replaces. Returns whether the disk
+    /// noted that; if not, nothing is changed.
     pub(super) async fn rename_unsaved(
         &self,
         rename: &Rename,
-        (file, turn): (&Arc<OpenFile>, &mut Turn<'_>),
+        file: &Arc<OpenFile>,
         replaced: &mut Option<(&Arc<OpenFile>, Turn<'_>)>,
         free: Free,
-    ) -> FsResult<()> {
+    ) -> FsResult<bool> {
         let Body::Staged(body) = &file.body else {
             return Err(FsError::Stale);
         };
@@ -109,22 +115,25 @@ impl Renames {
         }
         let change = self.mount.namespace.begin_change_of(file.inode)?;
         let key = free.key.clone();
-        self.move_in_memory(rename, (file, body), free);
-        let is_noted = run_blocking(|| {
-            body.content.renew_journal();
-            !body.content.is_misplaced()
+        let place = free.place();
+        let noted = run_blocking(|| {
+            body.content.take_place(&place, || {
+                self.move_in_memory(rename, (file, body), free);
+            })
         });
         change.end();
-        if !is_noted {
-            // The next mount would put it where it was.
-            self.files.finish(file, turn).await?;
+        if let Err(error) = noted {
+            tracing::warn!(
+                "`{key}` could not be noted as the new name of an unsaved file: {error}"
+            );
+            return Ok(false);
         }
         self.mount.mode.forget_left(&key);
         if let Some((file, turn)) = replaced {
             file.discard(turn).await;
             self.files.behind.forget(file.inode);
         }
-        Ok(())
+        Ok(true)
     }
 
     fn move_in_memory(
@@ -135,16 +144,12 @@ impl Renames {
     ) {
         let mut tree = self.mount.namespace.lock();
         tree.relocate(file.inode, &rename.target);
-        let version = free.etag();
+        let place = free.place();
         body.content.with_state(|state| {
             let mut view = file.view();
-            view.new = version.is_none();
+            view.new = place.version.is_none();
             if let Some(state) = state {
-                state.take_place(NewPlace {
-                    key: free.key,
-                    version,
-                    replaces: free.replaces,
-                });
+                state.take_place(place);
             }
         });
         if let Ok(node) = tree.node_mut(file.inode) {

@@ -17,9 +17,10 @@
 //!
 //! [`Replacing::Nothing`]: penstock_transfer::staging::Replacing::Nothing
 
+mod queue;
+
 use std::{
-    collections::{HashMap, hash_map},
-    mem,
+    collections::HashMap,
     sync::{Arc, Mutex, Weak, atomic::Ordering},
     time::Duration,
 };
@@ -36,7 +37,9 @@ use crate::{
     files::Files,
     open_file::{Body, FileHandle, OpenFile},
     staged::{
-        StagedBody, StagedMode, lock,
+        StagedBody, StagedMode,
+        behind::queue::Queue,
+        lock,
         retry::{PAUSES, is_unsaved},
         save::SaveError,
     },
@@ -48,10 +51,14 @@ pub(crate) const SAVES_AT_ONCE: usize = 64;
 /// The shortest time between two looks at what is due.
 const LOOK_MIN: Duration = Duration::from_millis(20);
 
+/// How long a file is left alone in haste: a temporary file that is saved before it is renamed costs three requests, one
+/// after the other.
+const HASTE_QUIET: Duration = Duration::from_millis(500);
+
 /// Files that are closed and unsaved.
 #[derive(Debug)]
 pub(crate) struct Behind {
-    waiting: Mutex<HashMap<Inode, Waiting>>,
+    waiting: Mutex<Queue>,
     /// Since when those are unsaved that are being saved.
     saving: Mutex<HashMap<Inode, Instant>>,
     /// Turns to save one of them; who has one does not wait any more.
@@ -70,6 +77,8 @@ struct Waiting {
     /// When it was closed last.
     closed: Instant,
     failed: Option<Failed>,
+    /// When the queue looks at it.
+    look: Instant,
 }
 
 /// A file of which a save failed.
@@ -79,10 +88,18 @@ struct Failed {
     pause: Duration,
 }
 
-impl Default for Behind {
-    fn default() -> Self {
+/// Where nothing is saved behind, files wait for the end of the volume.
+const UNTIL_THE_END: SaveBehind = SaveBehind {
+    after: Duration::ZERO,
+    age_max: Duration::ZERO,
+    files_max: usize::MAX,
+};
+
+impl Behind {
+    /// Nothing waits yet.
+    pub(crate) fn new(settings: Option<SaveBehind>) -> Self {
         Self {
-            waiting: Mutex::default(),
+            waiting: Mutex::new(Queue::new(settings.unwrap_or(UNTIL_THE_END))),
             saving: Mutex::default(),
             turns: Arc::new(Semaphore::new(SAVES_AT_ONCE)),
             bell: Arc::default(),
@@ -93,29 +110,34 @@ impl Default for Behind {
 impl Waiting {
     fn new(handle: Arc<FileHandle>) -> Self {
         let now = clock::now();
+        handle.note_closed();
         Self {
             handle,
             since: now,
             closed: now,
             failed: None,
+            look: now,
         }
+    }
+
+    /// When it is to be saved at the earliest, as far as the queue is told.
+    fn earliest(&self, settings: &SaveBehind) -> Instant {
+        let quiet = (self.closed + settings.after).min(self.since + settings.age_max);
+        self.failed.map_or(quiet, |failed| failed.again)
     }
 
     /// When it is to be saved.
     fn due(&self, settings: &SaveBehind, in_haste: bool) -> Instant {
-        let closed_writers = usize::from(self.handle.access.writes());
         let view = self.handle.file.view();
-        let is_written = view.writers() > closed_writers;
+        let is_written = view.writers() > 0;
         let is_unsaved = view.dirty && !view.removed;
         drop(view);
-        let at_last = self.since + settings.age_max;
         match (self.failed, is_written) {
             // At most metadata is left to store, which changed during the save.
             _ if !is_unsaved => self.since,
-            (Some(failed), _) => failed.again,
-            (None, true) => at_last,
-            (None, false) if in_haste => self.since,
-            (None, false) => at_last.min(self.closed + settings.after),
+            (None, true) => self.since + settings.age_max,
+            (None, false) if in_haste => (self.closed + HASTE_QUIET).min(self.earliest(settings)),
+            _ => self.earliest(settings),
         }
     }
 }
@@ -129,24 +151,15 @@ impl Behind {
     /// Lets a file wait, unless it does already.
     fn add(&self, waiting: Waiting, many: usize) {
         let inode = waiting.handle.file.inode;
-        let mut all = lock(&self.waiting);
-        let surplus = match all.entry(inode) {
-            hash_map::Entry::Occupied(mut there) => {
-                let there = there.get_mut();
-                there.closed = waiting.closed;
-                there.since = there.since.min(waiting.since);
-                there.failed = there.failed.or(waiting.failed);
-                Some(waiting)
-            }
-            hash_map::Entry::Vacant(place) => {
-                place.insert(waiting);
-                None
-            }
+        let (surplus, count) = {
+            let mut queue = lock(&self.waiting);
+            (queue.add(waiting), queue.len())
         };
-        let count = all.len();
-        drop(all);
-        // A handle locks the tree when it goes.
-        drop(surplus);
+        if surplus.is_some() {
+            // A handle locks the tree when it goes.
+            drop(surplus);
+            lock(&self.waiting).note_closed(inode);
+        }
         if count == 1 || count >= many {
             self.bell.notify_one();
         }
@@ -159,9 +172,9 @@ impl Behind {
 
     /// For how long each file has been unsaved.
     pub(crate) fn ages(&self) -> HashMap<Inode, Duration> {
-        let all = lock(&self.waiting);
+        let queue = lock(&self.waiting);
         let saving = lock(&self.saving);
-        let since = all.iter().map(|(inode, one)| (*inode, one.since));
+        let since = queue.iter().map(|(inode, one)| (inode, one.since));
         let since = since.chain(saving.iter().map(|(inode, since)| (*inode, *since)));
         since
             .map(|(inode, since)| (inode, since.elapsed()))
@@ -170,31 +183,31 @@ impl Behind {
 
     /// Lets go of a file that was removed or replaced.
     pub(crate) fn forget(&self, inode: Inode) {
-        let gone = lock(&self.waiting).remove(&inode);
+        let gone = lock(&self.waiting).remove(inode);
         drop(gone);
     }
 
-    /// Takes out what is due, the oldest first and no more than there are turns, and says when the next is. What is
-    /// due and has no turn yet is taken when one is free again.
-    fn take_due(&self, settings: &SaveBehind, in_haste: bool) -> Due {
-        let (mut all, now) = (lock(&self.waiting), clock::now());
-        let in_haste = in_haste || all.len() >= settings.files_max / 2;
-        let (mut due, mut next) = (Vec::new(), None);
-        for (inode, waiting) in &*all {
-            let at = waiting.due(settings, in_haste);
-            match at <= now {
-                true => due.push((waiting.since, *inode)),
-                false => next = Some(next.map_or(at, |next: Instant| next.min(at))),
-            }
+    /// Lets go soon of a file that was saved while it waits.
+    pub(super) fn note_saved(&self, inode: Inode) {
+        if lock(&self.waiting).note_saved(inode) {
+            self.bell.notify_one();
         }
-        due.sort_by_key(|(since, _)| *since);
-        let files = due.iter().map_while(|(_, inode)| {
-            let turn = self.turn()?;
-            let waiting = all.remove(inode)?;
-            lock(&self.saving).insert(*inode, waiting.since);
-            Some((waiting, turn))
-        });
-        let files = files.collect();
+    }
+
+    /// Takes out what is due and no more than there are turns, and says when the next is. What is due and has no turn
+    /// yet is taken when one is free again.
+    fn take_due(&self, settings: &SaveBehind, in_haste: bool) -> Due {
+        let (mut queue, now) = (lock(&self.waiting), clock::now());
+        let in_haste = in_haste || queue.len() >= settings.files_max / 2;
+        let mut files = Vec::new();
+        while let Some(inode) = queue.first_due(now, in_haste)
+            && let Some(turn) = self.turn()
+            && let Some(waiting) = queue.remove(inode)
+        {
+            lock(&self.saving).insert(inode, waiting.since);
+            files.push((waiting, turn));
+        }
+        let next = queue.next(now, in_haste);
         Due { files, next }
     }
 
@@ -206,7 +219,7 @@ impl Behind {
     /// Waits for the saves under way, and lets go of what is saved.
     pub(crate) async fn end(&self) {
         let all = self.turns.acquire_many(SAVES_AT_ONCE as u32).await;
-        let waiting = mem::take(&mut *lock(&self.waiting));
+        let waiting = lock(&self.waiting).take();
         for waiting in waiting.into_values() {
             if is_unsaved(&waiting.handle.file) {
                 self.add(waiting, usize::MAX);

@@ -205,6 +205,8 @@ impl Files {
         } else if let Ok(node) = tree.node_mut(file.inode) {
             node.distrust(clock::now());
         }
+        // It believes what was shown of a file that was closed.
+        tree.tell_content_changed(file.inode);
         true
     }
 }

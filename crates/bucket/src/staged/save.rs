@@ -17,7 +17,7 @@ use crate::{
     files::Files,
     mount::run_to_end,
     open_file::{Body, OpenFile},
-    staged::{StagedBody, lock},
+    staged::{StagedBody, lock, retry::is_unsaved},
 };
 
 /// Which snapshot the store has.
@@ -106,6 +106,9 @@ impl Files {
         let stored = self.store_changes(file, body).await;
         let failed = stored.as_ref().err();
         *lock(&body.failure) = failed.map(|error| error.clone().into());
+        if !is_unsaved(file) {
+            self.behind.note_saved(file.inode);
+        }
         stored
     }
 

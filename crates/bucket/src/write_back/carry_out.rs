@@ -68,16 +68,11 @@ async fn carry_out_what_is_due(mount: Weak<Mount>, bell: Arc<Notify>) {
 
 impl WriteBack {
     fn take_due(&self) -> Due {
-        // Where nothing is to wait, what an earlier mount left is carried out at once.
-        let age_max = self
-            .settings
-            .map_or(Duration::ZERO, |settings| settings.age_max);
         let room = Room {
             writes: self.writes.available_permits(),
             removals: self.removals.available_permits(),
         };
-        let is_crowded = self.len() >= self.waiting_max / 2;
-        self.pending().take_due(age_max, is_crowded, room)
+        self.pending().take_due(room)
     }
 
     fn begin_tasks(self: &Arc<Self>, mount: &Arc<Mount>, due: Due) {

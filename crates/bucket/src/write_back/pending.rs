@@ -1,14 +1,17 @@
 //! What waits to be carried out, and when each of it is due.
 
+mod account;
+mod order;
+
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     ops::Bound,
     sync::Arc,
     time::Duration,
 };
 
 use penstock_base::{
-    FsError,
+    FsError, MemoryBudget,
     clock::{self, Instant},
 };
 use penstock_object::{DELETE_MANY_MAX, Key};
@@ -16,13 +19,26 @@ use penstock_transfer::staging::NameChange;
 use penstock_vfs::{UnsavedItem, UnsavedKind};
 
 use crate::{
-    files::not_removed, inode::Reference, staged::retry::PAUSES, write_back::REMOVALS_AT_ONCE,
+    files::not_removed,
+    inode::Reference,
+    staged::retry::PAUSES,
+    write_back::{
+        REMOVALS_AT_ONCE,
+        pending::{
+            account::{Account, cost},
+            order::{Order, Slot},
+        },
+    },
 };
 
 /// Changes that wait, by key.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pending {
     changes: BTreeMap<Key, Waiting>,
+    order: Order,
+    account: Account,
+    /// How long a change may wait.
+    age_max: Duration,
     /// Counts what began to wait, and each change of it.
     last: u64,
     /// What was given up lately, for who waits for it.
@@ -64,6 +80,10 @@ pub(super) struct Waiting {
     failed: Option<Failed>,
     /// For who waits for the key.
     told: Option<Told>,
+    /// Where it stands, if it may be begun.
+    slot: Option<Slot>,
+    /// Bytes that it occupies, about.
+    cost: u64,
 }
 
 /// The last attempt at the change failed.
@@ -97,14 +117,15 @@ impl Scope<'_> {
         }
     }
 
-    /// Its changes among `changes`, in order.
-    fn of<'a>(&self, changes: &'a mut BTreeMap<Key, Waiting>) -> Vec<(&'a Key, &'a mut Waiting)> {
+    /// Its keys among those of `changes`, in order.
+    fn keys_of(&self, changes: &BTreeMap<Key, Waiting>) -> Vec<Key> {
         let from = match self {
             Self::Key(key) => key.as_str(),
             Self::Below(prefix) => prefix,
         };
-        let changes = changes.range_mut::<str, _>((Bound::Included(from), Bound::Unbounded));
-        changes.take_while(|(key, _)| self.has(key)).collect()
+        let changes = changes.range::<str, _>((Bound::Included(from), Bound::Unbounded));
+        let keys = changes.map(|(key, _)| key);
+        keys.take_while(|key| self.has(key)).cloned().collect()
     }
 }
 
@@ -160,6 +181,24 @@ impl Waiting {
 }
 
 impl Pending {
+    /// Nothing waits yet. Nothing will for longer than `age_max`, nor more than there is memory for.
+    pub(super) fn new(age_max: Duration, budget: &Arc<MemoryBudget>) -> Self {
+        Self {
+            changes: BTreeMap::new(),
+            order: Order::default(),
+            account: Account::new(budget),
+            age_max,
+            last: 0,
+            given_up: VecDeque::new(),
+        }
+    }
+
+    /// Sees to memory for a change that is to wait. Returns whether there is enough.
+    pub(super) fn make_room(&mut self, key: &Key, change: &NameChange) -> bool {
+        let there = self.changes.get(key).map_or(0, |there| there.cost);
+        self.account.has_room(there, cost(key, change))
+    }
+
     pub(super) fn len(&self) -> usize {
         self.changes.len()
     }
@@ -172,11 +211,39 @@ impl Pending {
         self.changes.get(key).is_some_and(Waiting::is_removal)
     }
 
-    /// The changes of the keys below a prefix, and of the prefix.
-    pub(super) fn below(&self, prefix: &str) -> impl Iterator<Item = (&Key, &Waiting)> {
-        let from = (Bound::Included(prefix), Bound::Unbounded);
-        let changes = self.changes.range::<str, _>(from);
-        changes.take_while(move |(key, _)| key.as_str().starts_with(prefix))
+    /// The keys below a prefix whose objects are to be removed.
+    pub(super) fn removals_below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a Key> {
+        self.order.removals_below(prefix)
+    }
+
+    /// Brings in line where a change stands, and the marker that it may hold back.
+    fn settle_order(&mut self, key: &Key) {
+        let is_removal = self.changes.get(key).is_some_and(Waiting::is_removal);
+        let marker = self.order.note_removal(key, is_removal);
+        self.settle_slot(key);
+        if let Some(marker) = marker {
+            self.settle_slot(&marker);
+        }
+    }
+
+    fn settle_slot(&mut self, key: &Key) {
+        let is_held_back = self.order.held_back_by(key).is_some();
+        let Some(waiting) = self.changes.get_mut(key) else {
+            return;
+        };
+        let may_be_begun = waiting.may_be_begun() && !(waiting.is_removal() && is_held_back);
+        let slot = may_be_begun.then(|| waiting.slot_now(self.age_max));
+        self.order.put(key, waiting.slot, slot);
+        waiting.slot = slot;
+    }
+
+    /// Takes a change out, wherever it stands.
+    fn remove(&mut self, key: &Key) -> Option<Waiting> {
+        let waiting = self.changes.remove(key)?;
+        self.account.change(waiting.cost, 0);
+        self.order.put(key, waiting.slot, None);
+        self.settle_order(key);
+        Some(waiting)
     }
 
     /// Holds what waits for a key until it was changed, so that it stays as it is now.
@@ -193,45 +260,46 @@ impl Pending {
         if let Some(waiting) = self.changes.get_mut(key) {
             waiting.is_being_changed = is_being_changed;
         }
+        self.settle_slot(key);
     }
 
     /// Lets a change wait in place of the one that may wait for its key. Returns what is not held any more.
     pub(super) fn add(
         &mut self,
-        key: Key,
+        key: &Key,
         change: Arc<NameChange>,
         node: Option<Reference>,
         due: Instant,
     ) -> Option<Reference> {
         self.last += 1;
         let serial = self.last;
-        let Some(there) = self.changes.get_mut(&key) else {
-            let waiting = Waiting {
-                change,
-                node,
-                number: serial,
-                later: None,
-                serial,
-                since: clock::now(),
-                due,
-                is_under_way: false,
-                is_being_changed: false,
-                may_be_stored: false,
-                failed: None,
-                told: None,
-            };
-            self.changes.insert(key, waiting);
-            return None;
+        let cost = cost(key, &change);
+        let displaced = match self.changes.get_mut(key) {
+            Some(there) => {
+                if there.is_under_way {
+                    there.later.get_or_insert(serial);
+                }
+                there.is_being_changed = false;
+                there.change = change;
+                there.serial = serial;
+                there.due = due;
+                there.failed = None;
+                self.account.change(there.cost, cost);
+                there.cost = cost;
+                std::mem::replace(&mut there.node, node)
+            }
+            None => {
+                let waiting = Waiting {
+                    cost,
+                    ..Waiting::new(change, node, (serial, due))
+                };
+                self.account.change(0, cost);
+                self.changes.insert(key.clone(), waiting);
+                None
+            }
         };
-        if there.is_under_way {
-            there.later.get_or_insert(serial);
-        }
-        there.is_being_changed = false;
-        there.change = change;
-        there.serial = serial;
-        there.due = due;
-        there.failed = None;
-        std::mem::replace(&mut there.node, node)
+        self.settle_order(key);
+        displaced
     }
 
     /// Lets a change wait that an earlier mount left, and may have begun.
@@ -241,7 +309,7 @@ impl Pending {
         change: Arc<NameChange>,
         node: Option<Reference>,
     ) -> Option<Reference> {
-        let displaced = self.add(key.clone(), change, node, clock::now());
+        let displaced = self.add(key, change, node, clock::now());
         if let Some(waiting) = self.changes.get_mut(key) {
             waiting.may_be_stored = true;
         }
@@ -250,7 +318,7 @@ impl Pending {
 
     /// Takes out what waits for a key. Returns what is not held any more.
     pub(super) fn take(&mut self, key: &Key) -> Option<Reference> {
-        self.changes.remove(key)?.node
+        self.remove(key)?.node
     }
 
     /// What somebody who asks now waits for.
@@ -266,76 +334,83 @@ impl Pending {
         left.failure = given_up
             .find(|one| scope.has(&one.key))
             .map(|one| one.reason.clone());
-        // The removal behind the one that is looked at, and why it failed since.
-        let mut behind: Option<(&Key, Option<FsError>)> = None;
-        for (key, waiting) in scope.of(&mut self.changes).into_iter().rev() {
-            let told = waiting.told.as_ref().filter(|told| told.at > asked);
-            let mut failure = told.map(|told| told.reason.clone());
-            if waiting.is_removal() {
-                // A marker that goes after what is below it is never tried before.
-                if let Some((_, below)) = behind.take().filter(|(below, _)| is_below(below, key)) {
-                    failure = failure.or(below);
-                }
-                behind = Some((key, failure.clone()));
-            }
-            if waiting.number > asked {
+        for key in scope.keys_of(&self.changes).into_iter().rev() {
+            let number = self.changes.get(&key).map(|waiting| waiting.number);
+            if number.is_none_or(|number| number > asked) {
                 continue;
             }
-            match failure {
-                Some(reason) => {
-                    left.failure.get_or_insert(reason);
-                }
+            match self.failure_since(&key, asked) {
+                Some(reason) => drop(left.failure.get_or_insert(reason)),
                 None => {
-                    left.is_going_on = true;
-                    waiting.due = now;
+                    self.make_due(&key, now);
+                    left.going_on.push(key);
                 }
             }
         }
         left
     }
 
-    /// Takes what is due, as far as there is room, and marks it as under way.
-    pub(super) fn take_due(&mut self, age_max: Duration, is_crowded: bool, room: Room) -> Due {
-        let (now, mut due) = (clock::now(), Due::default());
-        let removals_max = room.removals * DELETE_MANY_MAX;
-        // One request takes many: those that are not due yet go with the first that is.
-        let is_due = |waiting: &Waiting| waiting.due(age_max, is_crowded) <= now;
-        let mut removals = self.changes.values().filter(|one| one.is_removal());
-        let removes = removals.any(|one| one.may_be_begun() && is_due(one));
-        let parents = self.busy_parents();
-        for (key, waiting) in &mut self.changes {
-            if !waiting.may_be_begun() || (waiting.is_removal() && parents.contains(key)) {
-                continue;
-            }
-            let at = waiting.due(age_max, is_crowded);
-            let goes_along = removes && waiting.is_removal() && waiting.failed.is_none();
-            if at > now && !goes_along {
-                due.next = Some(due.next.map_or(at, |next| next.min(at)));
-                continue;
-            }
-            let (tasks, most) = match waiting.is_removal() {
-                true => (&mut due.removals, removals_max),
-                false => (&mut due.writes, room.writes),
-            };
-            if tasks.len() < most {
-                waiting.is_under_way = true;
-                tasks.push(Task {
-                    key: key.clone(),
-                    change: Arc::clone(&waiting.change),
-                    serial: waiting.serial,
-                });
-            }
+    /// Makes due once more what is asked for. Returns whether it neither ended nor failed since.
+    pub(super) fn press(&mut self, key: &Key, Asked(asked): Asked) -> bool {
+        let waiting = self.changes.get(key);
+        let is_asked_for = waiting.is_some_and(|waiting| waiting.number <= asked);
+        let is_going_on = is_asked_for && self.failure_since(key, asked).is_none();
+        if is_going_on {
+            self.make_due(key, clock::now());
         }
-        due
+        is_going_on
     }
 
-    /// Markers below which something is to be removed: they go after it, or the directory would be seen again.
-    fn busy_parents(&self) -> HashSet<Key> {
-        let keys = self.changes.iter().filter(|(_, one)| one.is_removal());
-        let keys: Vec<&Key> = keys.map(|(key, _)| key).collect();
-        let pairs = keys.iter().zip(keys.iter().skip(1));
-        let busy = pairs.filter(|(marker, next)| is_below(next, marker));
-        busy.map(|(marker, _)| Key::clone(marker)).collect()
+    fn make_due(&mut self, key: &Key, now: Instant) {
+        if let Some(waiting) = self.changes.get_mut(key) {
+            waiting.due = waiting.due.min(now);
+        }
+        self.settle_slot(key);
+    }
+
+    /// Why the change of a key failed since. A marker that goes after what is below it is never tried before.
+    fn failure_since(&self, key: &Key, asked: u64) -> Option<FsError> {
+        let mut key = key;
+        loop {
+            let waiting = self.changes.get(key)?;
+            let told = waiting.told.as_ref().filter(|told| told.at > asked);
+            if let Some(told) = told {
+                return Some(told.reason.clone());
+            }
+            key = self
+                .order
+                .held_back_by(key)
+                .filter(|_| waiting.is_removal())?;
+        }
+    }
+
+    /// Takes what is due, as far as there is room, and marks it as under way.
+    pub(super) fn take_due(&mut self, room: Room) -> Due {
+        let (now, is_crowded) = (clock::now(), self.account.is_crowded());
+        let removals_max = room.removals * DELETE_MANY_MAX;
+        let writes = self.order.due_writes(now, is_crowded, room.writes);
+        // One request takes many: those that are not due yet go with the first that is.
+        let removals = self.order.due_removals(now, is_crowded, removals_max);
+        Due {
+            writes: self.begin(writes),
+            removals: self.begin(removals),
+            next: self.order.next(now),
+        }
+    }
+
+    fn begin(&mut self, keys: Vec<Key>) -> Vec<Task> {
+        let tasks = keys.into_iter().filter_map(|key| {
+            let waiting = self.changes.get_mut(&key)?;
+            waiting.is_under_way = true;
+            let task = Task {
+                key,
+                change: Arc::clone(&waiting.change),
+                serial: waiting.serial,
+            };
+            self.settle_slot(&task.key);
+            Some(task)
+        });
+        tasks.collect()
     }
 
     /// Whether no other change took the place of this one.
@@ -348,12 +423,13 @@ impl Pending {
     pub(super) fn end(&mut self, task: &Task) -> Option<Waiting> {
         let waiting = self.changes.get_mut(&task.key)?;
         if waiting.serial == task.serial {
-            return self.changes.remove(&task.key);
+            return self.remove(&task.key);
         }
         // Who waits for what was carried out waits no longer, however often the key is changed meanwhile.
         waiting.number = waiting.later.take().unwrap_or(waiting.serial);
         waiting.is_under_way = false;
         waiting.may_be_stored = true;
+        self.settle_slot(&task.key);
         None
     }
 
@@ -389,6 +465,7 @@ impl Pending {
             waiting.due = clock::now() + pause;
             waiting.failed = Some(Failed { pause, reason });
         }
+        self.settle_slot(&task.key);
     }
 
     /// Everything that waits, as people are told.
@@ -422,11 +499,39 @@ impl Pending {
 }
 
 impl Waiting {
-    fn due(&self, age_max: Duration, is_crowded: bool) -> Instant {
-        match &self.failed {
-            Some(_) => self.due,
-            None if is_crowded => self.since,
-            None => self.due.min(self.since + age_max),
+    fn new(
+        change: Arc<NameChange>,
+        node: Option<Reference>,
+        (serial, due): (u64, Instant),
+    ) -> Self {
+        Self {
+            change,
+            node,
+            number: serial,
+            later: None,
+            serial,
+            since: clock::now(),
+            due,
+            is_under_way: false,
+            is_being_changed: false,
+            may_be_stored: false,
+            failed: None,
+            told: None,
+            slot: None,
+            cost: 0,
+        }
+    }
+
+    /// Where it stands as long as it may be begun.
+    fn slot_now(&self, age_max: Duration) -> Slot {
+        let at_last = self.since + age_max;
+        Slot {
+            is_removal: self.is_removal(),
+            is_failed: self.failed.is_some(),
+            at: match &self.failed {
+                Some(_) => self.due,
+                None => self.due.min(at_last),
+            },
         }
     }
 }
@@ -438,63 +543,11 @@ pub(super) struct Asked(u64);
 /// What is left of what was asked for.
 #[derive(Debug, Default)]
 pub(super) struct Left {
-    /// Whether something waits that did not fail since.
-    pub(super) is_going_on: bool,
+    /// Keys of what did not fail since.
+    pub(super) going_on: Vec<Key>,
     /// Why something failed since.
     pub(super) failure: Option<FsError>,
 }
 
 #[cfg(test)]
-mod tests {
-    use penstock_transfer::staging::Removal;
-
-    use super::*;
-
-    /// It never begins, so it never fails by itself: who waited for it waited as long as what is below it failed.
-    #[test]
-    fn a_marker_that_is_held_back_fails_with_what_is_below_it() {
-        let mut pending = Pending::default();
-        for key in [
-            "folder/",
-            "folder/file",
-            "folder/inner/",
-            "folder/inner/file",
-        ] {
-            let key = Key::new(key).expect("valid");
-            let removal = Arc::new(NameChange::Remove(Removal::default()));
-            pending.add(key, removal, None, clock::now());
-        }
-        let asked = pending.asked();
-        assert!(pending.hasten(&Scope::Below("folder/"), asked).is_going_on);
-        let room = Room {
-            writes: 1,
-            removals: 1,
-        };
-        let due = pending.take_due(Duration::ZERO, false, room);
-        let keys: Vec<_> = due.removals.iter().map(|task| task.key.as_str()).collect();
-        assert_eq!(keys, ["folder/file", "folder/inner/file"]);
-        let reason = FsError::Busy("for a test");
-        pending.fail(&due.removals[0], reason.clone());
-        assert!(pending.hasten(&Scope::Below("folder/"), asked).is_going_on);
-        pending.fail(&due.removals[1], reason.clone());
-        let left = pending.hasten(&Scope::Below("folder/"), asked);
-        assert!(!left.is_going_on);
-        assert_eq!(left.failure, Some(reason));
-    }
-
-    /// Who waited for one of the first keys of a batch was told that all is well.
-    #[test]
-    fn each_removal_of_a_batch_that_is_given_up_is_told() {
-        let mut pending = Pending::default();
-        let asked = pending.asked();
-        let reason = FsError::Busy("for a test");
-        let key = |number| Key::new(format!("file-{number}")).expect("valid");
-        for number in 0..REMOVALS_AT_ONCE * DELETE_MANY_MAX {
-            pending.note_given_up(&key(number), reason.clone());
-        }
-        for number in 0..REMOVALS_AT_ONCE * DELETE_MANY_MAX {
-            let left = pending.hasten(&Scope::Key(&key(number)), asked);
-            assert_eq!(left.failure.as_ref(), Some(&reason), "file-{number}");
-        }
-    }
-}
+mod tests;

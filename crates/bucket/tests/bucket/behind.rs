@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use penstock_base::{FsError, clock};
 use penstock_bucket::{BucketSettings, MetadataSettings, SaveBehind};
 use penstock_object::{ErrorKind, HeadOptions, Key, Operation, Store};
-use penstock_vfs::{AttributeChanges, RenameMode, TimeChange, Volume};
+use penstock_vfs::{AttributeChanges, Inode, RenameMode, TimeChange, Volume};
 
 use crate::support::{Bed, CALLER, READ, READ_WRITE};
 
@@ -78,6 +78,28 @@ async fn a_file_that_is_open_for_writing_again_is_saved_when_it_is_old() {
     saved(&bed).await;
     assert_eq!(bed.object("file").await.unwrap(), b"content");
     bed.close(handle).await.unwrap();
+}
+
+/// The kernel asked for the attributes of an unsaved file at each look, as if somebody wrote it.
+#[tokio::test]
+async fn what_is_shown_of_a_closed_file_is_believed_and_the_same_when_it_is_saved() {
+    let bed = bed();
+    bed.write_file("file", "content").await.unwrap();
+    let shown = bed.lookup(Inode::ROOT, "file").await.unwrap();
+    let believed = BucketSettings::default().attr_timeout;
+    assert_eq!(shown.attributes_ttl, believed);
+    let handle = bed.open("file", READ_WRITE).await.unwrap();
+    let written = bed.lookup(Inode::ROOT, "file").await.unwrap();
+    assert_eq!(written.attributes_ttl, Duration::ZERO);
+    bed.close(handle).await.unwrap();
+    let handle = bed.open("file", READ).await.unwrap();
+    let read = bed.lookup(Inode::ROOT, "file").await.unwrap();
+    assert_eq!(read.attributes_ttl, believed);
+    bed.sync(handle).await.unwrap();
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"content");
+    let saved = bed.lookup(Inode::ROOT, "file").await.unwrap();
+    assert_eq!(saved.attributes, shown.attributes);
 }
 
 #[tokio::test]
@@ -337,6 +359,46 @@ async fn more_files_than_may_wait_are_saved_at_the_close() {
 }
 
 /// Each has files open, so the descriptors of the process bound them too.
+/// The staging directory gave up what a thousand files had left, and each that was read again was one request.
+#[tokio::test]
+async fn what_many_files_left_is_read_without_the_store() {
+    const FILES: usize = 1500;
+    let bed = bed();
+    for number in 0..FILES {
+        let name = format!("file-{number}");
+        bed.write_file(&name, &name).await.unwrap();
+    }
+    let root = bed.open_dir("").await.unwrap();
+    bed.volume.sync_directory(root).await.unwrap();
+    bed.requests();
+    for number in 0..FILES {
+        let name = format!("file-{number}");
+        assert_eq!(bed.read_file(&name).await.unwrap(), name.as_bytes());
+    }
+    assert_eq!(bed.requests(), "");
+}
+
+/// In haste each temporary file was saved before it was renamed, and then copied.
+#[tokio::test]
+async fn temporary_files_are_renamed_before_they_are_saved_in_haste_too() {
+    const FILES: usize = 200;
+    let mut settings = behind(LATER);
+    if let Some(behind) = &mut settings.save_behind {
+        behind.files_max = FILES;
+    }
+    let bed = Bed::staged_with(settings);
+    for number in 0..FILES * 3 / 4 {
+        let name = format!("file-{number}");
+        bed.write_file("tmp", "content").await.unwrap();
+        bed.rename("tmp", &name).await.unwrap();
+    }
+    // Half of them are more than may wait at leisure.
+    while bed.metric("bucket_unsaved_files") > FILES as u64 / 2 {
+        clock::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(!bed.requests().contains("copy"));
+}
+
 #[tokio::test]
 async fn files_that_are_being_saved_count_among_those_that_may_wait() {
     const FILES_MAX: u64 = 100;

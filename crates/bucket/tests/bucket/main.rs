@@ -27,6 +27,7 @@ mod reading;
 mod recovery;
 mod rename_directory;
 mod rename_file;
+mod rename_refused;
 mod saving;
 mod staged;
 mod stress;

@@ -86,7 +86,7 @@ impl Staging {
         let folder = Folder::take(&settings.directory)?;
         let uploads = Uploads::new(&folder, &settings.volume);
         let space = Space::new(folder.clone(), settings.size);
-        let closed = Closed::new(settings.size);
+        let closed = Closed::new(settings.size, budget.total());
         let memory = SaveMemory::new(budget);
         let at_once = tokio::sync::Semaphore::new(settings.at_once);
         let names = Mutex::new(NameLog::new(&folder, &settings.volume));

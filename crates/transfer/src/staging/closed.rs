@@ -10,7 +10,7 @@
 //! removed by the sweeper ([`crate::staging::sweep`]).
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     ops::Range,
     sync::{Mutex, MutexGuard},
     time::Duration,
@@ -33,8 +33,11 @@ use crate::{
     },
 };
 
-/// Files that are left at once.
-const FILES_MAX: usize = 1024;
+/// Files that are left at once, at least and at most.
+const FILES_MAX: (u64, u64) = (1024, 65_536);
+/// Bytes of memory for each, and the share of the memory budget that all of them may take.
+const LEFT_COST: u64 = 512;
+const MEMORY_SHARE: u64 = 64;
 /// Bytes that are left at most, and the part of the staging directory, and of what is free on its
 /// disk, that they may take.
 const BYTES_MAX: u64 = GIB;
@@ -53,6 +56,8 @@ pub struct Left {
     id: FileId,
     bytes: u64,
     since: Instant,
+    /// Greater than that of what was left before.
+    serial: u64,
     remains: Remains,
 }
 
@@ -94,6 +99,9 @@ impl Reopened {
 #[derive(Debug, Default)]
 struct Files {
     by_key: HashMap<Key, Left>,
+    /// Those left longest come first.
+    by_age: BTreeMap<u64, Key>,
+    last: u64,
     bytes: u64,
     /// The mount ends: nothing is left from now on.
     ended: bool,
@@ -102,6 +110,7 @@ struct Files {
 impl Files {
     fn remove(&mut self, key: &Key) -> Option<Left> {
         let left = self.by_key.remove(key)?;
+        self.by_age.remove(&left.serial);
         self.bytes -= left.bytes;
         Some(left)
     }
@@ -109,14 +118,23 @@ impl Files {
     fn insert(&mut self, left: Left) -> Option<Left> {
         let replaced = self.remove(&left.version.key);
         self.bytes += left.bytes;
+        self.by_age.insert(left.serial, left.version.key.clone());
         self.by_key.insert(left.version.key.clone(), left);
         replaced
     }
 
     fn remove_oldest(&mut self) -> Option<Left> {
-        let oldest = self.by_key.values().min_by_key(|left| left.since)?;
-        let key = oldest.version.key.clone();
+        let key = self.by_age.values().next()?.clone();
         self.remove(&key)
+    }
+
+    fn oldest(&self) -> Option<&Left> {
+        self.by_key.get(self.by_age.values().next()?)
+    }
+
+    fn next_serial(&mut self) -> u64 {
+        self.last += 1;
+        self.last
     }
 }
 
@@ -124,14 +142,17 @@ impl Files {
 #[derive(Debug)]
 pub struct Closed {
     bytes_max: u64,
+    files_max: usize,
     files: Mutex<Files>,
 }
 
 impl Closed {
-    /// For a staging directory of `size` bytes.
-    pub(crate) fn new(size: u64) -> Self {
+    /// For a staging directory of `size` bytes and a memory budget of `memory` bytes.
+    pub(crate) fn new(size: u64, memory: u64) -> Self {
+        let affordable = (memory / MEMORY_SHARE / LEFT_COST).clamp(FILES_MAX.0, FILES_MAX.1);
         Self {
             bytes_max: BYTES_MAX.min(size / SHARE),
+            files_max: affordable as usize,
             files: Mutex::default(),
         }
     }
@@ -147,9 +168,10 @@ impl Closed {
         let now = clock::now();
         let is_old = |left: &Left| left.since + LEFT_FOR < now;
         let mut files = self.lock();
-        let old = files.by_key.values().filter(|left| is_old(left));
-        let old: Vec<Key> = old.map(|left| left.version.key.clone()).collect();
-        let removed: Vec<_> = old.iter().map(|key| files.remove(key)).collect();
+        let mut removed = Vec::new();
+        while files.oldest().is_some_and(is_old) {
+            removed.push(files.remove_oldest());
+        }
         let surplus = self.bound(&mut files, free);
         drop(files);
         drop((removed, surplus));
@@ -166,6 +188,7 @@ impl Closed {
         let mut files = self.lock();
         files.ended = true;
         files.bytes = 0;
+        files.by_age.clear();
         let left = std::mem::take(&mut files.by_key);
         drop(files);
         drop(left);
@@ -212,6 +235,7 @@ impl Closed {
             local,
             id,
             since: clock::now(),
+            serial: 0,
             remains,
         };
         let mut files = self.lock();
@@ -219,7 +243,8 @@ impl Closed {
             drop(files);
             return drop(left);
         }
-        let replaced = files.insert(left);
+        let serial = files.next_serial();
+        let replaced = files.insert(Left { serial, ..left });
         let surplus = self.bound(&mut files, free);
         drop(files);
         drop((replaced, surplus));
@@ -228,7 +253,7 @@ impl Closed {
     /// Takes out what is too much.
     fn bound(&self, files: &mut Files, free: u64) -> Vec<Option<Left>> {
         let mut surplus = Vec::new();
-        while files.by_key.len() > FILES_MAX || files.bytes > self.bytes_max(free) {
+        while files.by_key.len() > self.files_max || files.bytes > self.bytes_max(free) {
             surplus.push(files.remove_oldest());
         }
         surplus

@@ -48,6 +48,14 @@ pub enum Base {
 }
 
 impl Base {
+    /// That of new content which is to take the place of the version `replaced`, or of nothing.
+    pub(crate) fn in_place_of(replaced: Option<ETag>) -> Self {
+        match replaced {
+            Some(etag) => Self::Emptied(Some(etag)),
+            None => Self::New,
+        }
+    }
+
     /// The version to copy from.
     pub fn version(&self) -> Option<&ObjectVersion> {
         match self {
@@ -280,10 +288,7 @@ impl Content {
 
     /// The content, of which the store has nothing, is to take the place of `replaced` there, or of nothing.
     pub(crate) fn take_place_of(&mut self, replaced: Option<ETag>) {
-        self.base = match replaced {
-            Some(etag) => Base::Emptied(Some(etag)),
-            None => Base::New,
-        };
+        self.base = Base::in_place_of(replaced);
     }
 
     /// Begins a save. `None` when the store has everything.

@@ -89,7 +89,7 @@ pub struct State {
 }
 
 /// Which place a file takes that the store never had.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct NewPlace {
     /// Its object's key from now on.
     pub key: Key,
@@ -132,13 +132,13 @@ impl State {
         self.moved = true;
     }
 
-    /// The file, which the store never had, is somewhere else from now on. The journal learns it from
-    /// [`StagedFile::renew_journal`].
+    /// The file, which the store never had, is somewhere else from now on, as its journal says already
+    /// ([`StagedFile::take_place`]).
     pub fn take_place(&mut self, place: NewPlace) {
         self.key = place.key;
         self.content.take_place_of(place.version);
         self.replaces = place.replaces;
-        self.moved = true;
+        self.moved = false;
     }
 
     /// Pays for what the content occupies now.

@@ -79,6 +79,32 @@ pub struct SmallObject {
     pub is_new: bool,
 }
 
+/// Bytes that a pair of texts occupies beside them.
+const PAIR_COST: u64 = 128;
+
+impl NameChange {
+    /// Bytes of memory that the texts in it occupy, about.
+    pub fn text_bytes(&self) -> u64 {
+        match self {
+            Self::Remove(removal) => removal
+                .etag
+                .as_ref()
+                .map_or(0, |etag| etag.as_str().len() as u64),
+            Self::Write(object) => object.body.len() as u64 + described_bytes(&object.description),
+            Self::Describe(new) => {
+                new.etag.as_str().len() as u64 + described_bytes(&new.description)
+            }
+        }
+    }
+}
+
+fn described_bytes(description: &Description) -> u64 {
+    let content_type = description.content_type.as_ref().map_or(0, String::len);
+    let pairs = description.metadata.iter();
+    let pairs = pairs.map(|(name, value)| PAIR_COST + (name.len() + value.len()) as u64);
+    content_type as u64 + pairs.sum::<u64>()
+}
+
 /// What is left to do, by key.
 pub type NameChanges = BTreeMap<Key, Arc<NameChange>>;
 

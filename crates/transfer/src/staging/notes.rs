@@ -12,9 +12,9 @@ use penstock_object::{Description, Key};
 use crate::{
     lock::lock,
     staging::{
-        content::Content,
+        content::{Base, Content},
         disk::disk_failure,
-        file::{Engagement, NOT_ENGAGED, StagedFile, State},
+        file::{Engagement, NOT_ENGAGED, NewPlace, StagedFile, State},
         journal::{Draft, Header, Journal, Record},
     },
 };
@@ -48,12 +48,32 @@ impl StagedFile {
         }
     }
 
-    /// Whether the journal names a place that the file left, because the disk did not take the new one.
-    pub fn is_misplaced(&self) -> bool {
-        let state = self.state();
-        let moved = state.as_ref().is_some_and(|state| state.moved);
-        drop(state);
-        moved && lock(&self.journal).is_some()
+    /// Moves a file that the store never had: lets the journal name the new place, and then `show` move what is in memory
+    /// ([`State::take_place`]). Fails where the disk does; nothing is changed then. Blocks.
+    pub fn take_place(&self, place: &NewPlace, show: impl FnOnce()) -> FsResult<()> {
+        let mut journal = lock(&self.journal);
+        if journal.is_some() {
+            let moved = self.create_journal_at(place, journal.as_ref());
+            *journal = Some(moved.map_err(|error| disk_failure(&error))?);
+        }
+        // Under the lock, or a change in between would be noted at the old place.
+        show();
+        Ok(())
+    }
+
+    fn create_journal_at(&self, place: &NewPlace, old: Option<&Journal>) -> io::Result<Journal> {
+        let covered = self.cover(old)?;
+        let draft = {
+            let state = self.state();
+            let state = state.as_ref().ok_or(io::ErrorKind::NotFound)?;
+            let base = Base::in_place_of(place.version.clone());
+            let header = Header {
+                base,
+                ..self.header(&place.key, &state.content)
+            };
+            Draft::of(header, &state.content, state.description.as_ref())
+        };
+        self.create_journal(draft.replacing(place.replaces.as_ref()), covered)
     }
 
     /// Makes sure that the next mount finds the file if this one breaks off, where anything of it is unsaved.
