@@ -77,6 +77,15 @@ pub(crate) struct Database<'a> {
     pub password_file: Option<&'a Path>,
 }
 
+/// Who else may have a file system open, where its engine allows that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// Nobody: what is looked at must not change meanwhile.
+    Nobody,
+    /// Other machines.
+    Others,
+}
+
 /// Whether an option is kept with a fileset: those of the store are. A proxy's address may hold a password.
 fn is_kept(spec: &OptionSpec) -> bool {
     spec.group == Group::Store && spec.name != table::PROXY.name
@@ -296,7 +305,7 @@ impl Fileset {
             connections: PostgresSettings::CONNECTIONS,
             patience: PostgresSettings::PATIENCE,
             lease: PostgresSettings::LEASE,
-            is_shared: false,
+            is_shared: true,
         })
     }
 
@@ -306,15 +315,16 @@ impl Fileset {
     }
 
     /// Opens its metadata, whose log is in `bucket` if it is, and what of its data is not in the bucket yet, before
-    /// `store`, the way to the bucket. One process at a time has it.
+    /// `store`, the way to the bucket. One process of this machine at a time has it.
     pub(crate) async fn open(
         &self,
         record: &Record,
-        memory: u64,
+        (memory, company): (u64, Company),
         (bucket, store): (&Arc<dyn Store>, Arc<dyn Store>),
     ) -> Outcome<OpenedFileset> {
         if let Some(database) = record.database() {
-            let settings = self.on_database(&record.identity, memory, database)?;
+            let mut settings = self.on_database(&record.identity, memory, database)?;
+            settings.is_shared = company == Company::Others;
             let engine = self.opened(PostgresEngine::open(&settings).await)?;
             return Ok(OpenedFileset {
                 engine: Arc::new(engine),
@@ -355,7 +365,8 @@ impl Fileset {
                 "see to the database, and to the password for it: --engine-password-file, PGPASSFILE"
             }
             EngineError::Fenced(_) => {
-                "use it where it is attached now, or attach it here, which shuts out the other one"
+                "use it where it is now, or attach it here, which shuts out the other one; with a database see \
+                 `penstock fileset sessions`"
             }
             EngineError::InUse { .. } => {
                 "it is mounted, or another command looks at it: unmount it or wait"

@@ -9,13 +9,14 @@ mod support;
 
 use std::{
     fs,
+    io::Read,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use server::{PASSWORD, Server};
-use support::{Scratch, run, succeed};
+use support::{Scratch, run, succeed, wait_until};
 
 /// A machine of its own: another place for filesets.
 struct Machine<'a> {
@@ -40,17 +41,17 @@ impl<'a> Machine<'a> {
     }
 
     fn mount(&self) -> PathBuf {
-        let mountpoint = self.scratch.folder("mnt");
+        let name = self.filesets.file_name().unwrap().display();
+        let mountpoint = self.scratch.folder(&format!("mnt-{name}"));
         let mut command = self.penstock(&["mount", "fileset://home"]);
-        succeed(command.arg(&mountpoint));
+        succeed(command.arg(&mountpoint).env("PGPASSWORD", PASSWORD));
         mountpoint
     }
 
-    fn mount_with(&self, password: &str) -> PathBuf {
-        let mountpoint = self.scratch.folder("mnt-there");
-        let mut command = self.penstock(&["mount", "fileset://home"]);
-        succeed(command.arg(&mountpoint).env("PGPASSWORD", password));
-        mountpoint
+    fn sessions(&self) -> Vec<serde_json::Value> {
+        let sessions = ["fileset", "sessions", "home", "--json"];
+        let told = succeed(self.penstock(&sessions).env("PGPASSWORD", PASSWORD));
+        serde_json::from_str(&told).unwrap()
     }
 
     fn unmount(&self, mountpoint: &Path) {
@@ -68,17 +69,6 @@ fn expect_refusals(here: &Machine<'_>, create: &[&str], engine: &str) {
     assert_eq!(refused.code, Some(1), "no password: {refused:?}");
     let local = ["--engine", engine, "--durability", "local"];
     assert_eq!(run(here.penstock(create).args(local)).code, Some(2));
-}
-
-/// Neither machine has it for good, and only one at a time.
-fn mount_where_it_is_free(here: &Machine<'_>, there: &Machine<'_>) -> PathBuf {
-    succeed(&mut here.penstock(&["fileset", "check", "home"]));
-    let mounted_there = there.mount_with(PASSWORD);
-    let late = run(&mut here.penstock(&["fileset", "check", "home"]));
-    assert!(late.err.contains("another machine has it"), "{late:?}");
-    let refused = run(&mut here.penstock(&["fileset", "destroy", "home", "--yes"]));
-    assert!(refused.err.contains("another machine"), "{refused:?}");
-    mounted_there
 }
 
 #[test]
@@ -133,20 +123,16 @@ fn a_fileset_on_a_database_lives_moves_and_ends_without_a_word_of_the_password()
     );
     let again = run(there.penstock(&attach).env("PGPASSWORD", PASSWORD));
     assert_eq!(again.code, Some(2), "it is there: {again:?}");
-    let mounted_there = mount_where_it_is_free(&here, &there);
-    succeed(
-        here.penstock(&attach)
-            .args(["--engine-password-file", &password]),
-    );
-    let shut_out = fs::write(mounted_there.join("late"), "x");
-    assert!(shut_out.is_err());
-    there.unmount(&mounted_there);
-    let mountpoint = here.mount();
-    let text = fs::read_to_string(mountpoint.join("directory/file")).unwrap();
+    let mounted_there = there.mount();
+    for exclusive in [&["check", "home"][..], &["destroy", "home", "--yes"]] {
+        let refused = run(here.penstock(&["fileset"]).args(exclusive));
+        assert!(refused.err.contains("another machine"), "{refused:?}");
+    }
+    let text = fs::read_to_string(mounted_there.join("directory/file")).unwrap();
     assert_eq!(text, "content");
-    let busy = run(&mut here.penstock(&["fileset", "info", "home"]));
+    let busy = run(&mut there.penstock(&["fileset", "info", "home"]));
     assert!(busy.err.contains("in use by process"), "{busy:?}");
-    here.unmount(&mountpoint);
+    there.unmount(&mounted_there);
 
     succeed(&mut here.penstock(&["fileset", "destroy", "home", "--yes"]));
     let left =
@@ -155,4 +141,152 @@ fn a_fileset_on_a_database_lives_moves_and_ends_without_a_word_of_the_password()
     let objects = fs::read_dir(scratch.path("bucket")).unwrap().flatten();
     let objects: Vec<_> = objects.filter(|entry| entry.path().is_file()).collect();
     assert!(objects.is_empty(), "{objects:?}");
+}
+
+/// Two machines that have mounted one file system, and where.
+struct Pair<'a> {
+    here: Machine<'a>,
+    there: Machine<'a>,
+    one: PathBuf,
+    other: PathBuf,
+}
+
+impl<'a> Pair<'a> {
+    fn mounted(scratch: &'a Scratch, server: &Server) -> Self {
+        let store = format!("file://{}", scratch.folder("bucket").display());
+        let engine = format!("postgres://penstock@127.0.0.1:{}/postgres", server.port);
+        let place = ["home", "--store", &store, "--engine", &engine];
+        let (here, there) = (
+            Machine::new(scratch, "here"),
+            Machine::new(scratch, "there"),
+        );
+        for (machine, verb) in [(&here, "create"), (&there, "attach")] {
+            let mut command = machine.penstock(&["fileset", verb]);
+            succeed(command.args(place).env("PGPASSWORD", PASSWORD));
+        }
+        let (one, other) = (here.mount(), there.mount());
+        Self {
+            here,
+            there,
+            one,
+            other,
+        }
+    }
+
+    fn end(&self) {
+        self.here.unmount(&self.one);
+        self.there.unmount(&self.other);
+        let mut check = self.here.penstock(&["fileset", "check", "home", "--data"]);
+        succeed(check.env("PGPASSWORD", PASSWORD));
+    }
+}
+
+/// What one machine closed another one opens.
+fn expect_close_to_open(one: &Path, other: &Path) {
+    for round in 0..20 {
+        let text = format!("round {round:02}");
+        fs::write(one.join("file"), &text).unwrap();
+        assert_eq!(fs::read_to_string(other.join("file")).unwrap(), text);
+        let back = format!("back {round:02}");
+        fs::write(other.join("file"), &back).unwrap();
+        assert_eq!(fs::read_to_string(one.join("file")).unwrap(), back);
+    }
+}
+
+/// Names and attributes that the kernel was told go soon after another machine changed them.
+fn expect_names_to_follow(one: &Path, other: &Path) {
+    assert!(!other.join("new").exists());
+    fs::create_dir(one.join("new")).unwrap();
+    wait_until("a name that was not there is seen", || {
+        other.join("new").is_dir()
+    });
+    fs::write(one.join("new/a"), "a").unwrap();
+    wait_until("the file is seen", || other.join("new/a").exists());
+    fs::set_permissions(one.join("new/a"), fs::Permissions::from_mode(0o600)).unwrap();
+    let mode = || {
+        fs::metadata(other.join("new/a"))
+            .unwrap()
+            .permissions()
+            .mode()
+    };
+    wait_until("the mode is seen", || mode() & 0o777 == 0o600);
+    fs::rename(one.join("new/a"), one.join("new/b")).unwrap();
+    wait_until("the file has its new name only", || {
+        !other.join("new/a").exists() && other.join("new/b").exists()
+    });
+    fs::remove_dir_all(one.join("new")).unwrap();
+    wait_until("the directory is gone", || !other.join("new").exists());
+}
+
+fn expect_locks_to_hold(one: &Path, other: &Path) {
+    let (mine, theirs) = (one.join("file"), other.join("file"));
+    let (mine, theirs) = (
+        fs::File::open(mine).unwrap(),
+        fs::File::open(theirs).unwrap(),
+    );
+    mine.lock().unwrap();
+    assert!(theirs.try_lock().is_err());
+    let waits = std::thread::spawn(move || theirs.lock().map(|()| theirs));
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert!(!waits.is_finished());
+    mine.unlock().unwrap();
+    waits.join().unwrap().unwrap();
+}
+
+/// A file that one machine has open is not taken from it when another one removes its name.
+fn expect_open_files_to_stay(one: &Path, other: &Path) {
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+    fs::write(one.join("gone"), &bytes).unwrap();
+    let mut open = fs::File::open(other.join("gone")).unwrap();
+    fs::remove_file(one.join("gone")).unwrap();
+    wait_until("the name is gone", || !other.join("gone").exists());
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let mut read = Vec::new();
+    open.read_to_end(&mut read).unwrap();
+    assert_eq!(read, bytes);
+}
+
+#[test]
+fn two_machines_that_have_mounted_a_fileset_see_what_the_other_one_does() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let pair = Pair::mounted(&scratch, &server);
+    expect_close_to_open(&pair.one, &pair.other);
+    expect_names_to_follow(&pair.one, &pair.other);
+    expect_names_to_follow(&pair.other, &pair.one);
+    expect_locks_to_hold(&pair.one, &pair.other);
+    expect_open_files_to_stay(&pair.one, &pair.other);
+    pair.end();
+}
+
+#[test]
+fn a_machine_whose_session_was_ended_shows_and_takes_nothing_any_more() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let pair = Pair::mounted(&scratch, &server);
+    fs::write(pair.one.join("file"), "whole").unwrap();
+    assert_eq!(
+        fs::read_to_string(pair.other.join("file")).unwrap(),
+        "whole"
+    );
+    let sessions = pair.here.sessions();
+    assert_eq!(sessions.len(), 2, "{sessions:?}");
+    let last = sessions[1]["session"].to_string();
+    let evict = ["fileset", "sessions", "home", "--evict", &last];
+    succeed(pair.here.penstock(&evict).env("PGPASSWORD", PASSWORD));
+    assert!(fs::write(pair.other.join("late"), "x").is_err());
+    wait_until("it shows nothing", || fs::read_dir(&pair.other).is_err());
+    fs::write(pair.one.join("file"), "still").unwrap();
+    assert_eq!(pair.here.sessions().len(), 1);
+    let again = run(pair.here.penstock(&evict).env("PGPASSWORD", PASSWORD));
+    assert_eq!(again.code, Some(1), "{again:?}");
+    let left = run(pair.there.penstock(&["umount"]).arg(&pair.other));
+    assert!(!left.err.contains("panicked"), "{left:?}");
+    let other = pair.there.mount();
+    assert_eq!(fs::read_to_string(other.join("file")).unwrap(), "still");
+    pair.end();
 }

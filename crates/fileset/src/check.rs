@@ -77,6 +77,8 @@ struct Seen {
     directories: i64,
     counted: i64,
     is_orphan: bool,
+    /// A session says that it holds it without a name.
+    is_held: bool,
     /// Something else is there that belongs to it.
     has_more: bool,
     allocated: u64,
@@ -131,6 +133,14 @@ impl Survey {
             ] => {
                 self.snapshots.look(key, value)?;
             }
+            [kind::WRITER, ..] => {
+                schema::writer_in(key)?;
+                schema::decode_session(value)?;
+            }
+            [kind::LOCKS, ..] => {
+                schema::inode_in(key)?;
+                schema::FileLocks::decode(value)?;
+            }
             [kind::GARBAGE, ..] => {
                 self.garbage.insert(schema::object_in(key)?, ());
             }
@@ -147,7 +157,14 @@ impl Survey {
         match key[0] {
             kind::NODE => self.inode(inode).node = Some(Node::decode(value)?),
             kind::DIRECTORIES => self.inode(inode).counted = counter(Some(value)),
-            kind::ORPHAN => self.inode(inode).is_orphan = true,
+            kind::ORPHAN => {
+                schema::decode_session(value)?;
+                self.inode(inode).is_orphan = true;
+            }
+            kind::HOLDER => {
+                schema::holder_in(key)?;
+                self.inode(inode).is_held = true;
+            }
             kind::TIMES | kind::TARGET | kind::XATTR => self.inode(inode).has_more = true,
             kind::ENTRY => {
                 let entry = Entry::decode(value)?;
@@ -245,6 +262,9 @@ impl Seen {
         }
         if self.is_orphan != (node.links == 0) {
             problems.push("has no name and nobody collects it, or the other way round".to_owned());
+        }
+        if self.is_held && !self.is_orphan {
+            problems.push("has a name, and is held as if it had none".to_owned());
         }
         if node.is_directory() {
             let is_root = inode == Inode::ROOT.0;

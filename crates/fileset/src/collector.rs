@@ -20,6 +20,9 @@ use crate::{
 /// deleted.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
+/// How often it is asked whether all machines have heard of what is to be cleared away.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
 /// How often the bucket is listed for objects that leaked. A crash leaves some, so the first time is soon.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 /// What is old enough by the first time was left by who came before.
@@ -28,25 +31,51 @@ const FIRST_SWEEP: Duration = Duration::from_secs(2 * 60 * 60);
 /// Works until the volume is gone.
 pub(crate) async fn run(parts: Weak<Parts>) {
     let mut next_sweep = clock::now() + FIRST_SWEEP;
+    let (mut next_retry, mut waits) = (clock::now() + RETRY_INTERVAL, false);
     loop {
         let Some(held) = parts.upgrade().map(|parts| Arc::clone(&parts.held)) else {
             return;
         };
-        let rung = clock::deadline(RETRY_INTERVAL, held.bell.notified()).await;
+        let left = next_retry.saturating_duration_since(clock::now());
+        let wait = match waits {
+            true => POLL_INTERVAL.min(left),
+            false => left,
+        };
+        let rung = clock::deadline(wait, held.bell.notified()).await;
         let Some(parts) = parts.upgrade() else { return };
-        if let Err(error) = snapshots::clear(&*parts.engine).await {
+        let is_due = clock::now() >= next_retry;
+        if is_due {
+            next_retry = clock::now() + RETRY_INTERVAL;
+        }
+        if (rung.is_ok() || is_due)
+            && let Err(error) = snapshots::clear(&*parts.engine).await
+        {
             tracing::warn!(%error, "what removed snapshots kept could not be cleared away; it is tried again");
         }
-        if let Err(error) = work(&parts).await {
-            tracing::warn!(%error, "what removed files left could not be cleared away; it is tried again");
-        }
-        if rung.is_err() {
+        waits = match work(&parts, is_due).await {
+            Ok(waits) => waits,
+            Err(error) => {
+                tracing::warn!(%error, "what removed files left could not be cleared away; it is tried again");
+                false
+            }
+        };
+        if is_due {
             parts.files.save_all().await;
         }
         if clock::now() >= next_sweep {
             next_sweep = clock::now() + SWEEP_INTERVAL;
-            sweep(&parts).await;
+            if is_elected(&parts).await {
+                sweep(&parts).await;
+            }
         }
+    }
+}
+
+/// Whether this machine looks through the bucket: where several have the file system, one of them does.
+async fn is_elected(parts: &Parts) -> bool {
+    match &parts.machines {
+        Some(machines) => machines.is_first().await.unwrap_or(false),
+        None => true,
     }
 }
 
@@ -82,8 +111,12 @@ async fn sweep(parts: &Parts) {
     }
 }
 
-/// Collects what waits and deletes all garbage. What removed snapshots kept takes longer than an unmount may.
-pub(crate) async fn work(parts: &Parts) -> FsResult<()> {
+/// Collects what waits and deletes all garbage. What removed snapshots kept takes longer than an unmount may. `is_due`: it
+/// is time to look after what others left. Returns whether something waits for other machines.
+pub(crate) async fn work(parts: &Parts, is_due: bool) -> FsResult<bool> {
+    if let Some(machines) = &parts.machines {
+        return machines.collect(parts, is_due).await;
+    }
     let mut outcome = Ok(());
     for inode in parts.held.waiting() {
         parts.files.discard(inode);
@@ -97,5 +130,5 @@ pub(crate) async fn work(parts: &Parts) -> FsResult<()> {
         }
     }
     while delete_garbage(&*parts.engine, &parts.objects).await? {}
-    outcome
+    outcome.map(|()| false)
 }

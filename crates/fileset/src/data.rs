@@ -15,7 +15,7 @@ mod pack;
 mod packer;
 mod spool;
 
-pub(crate) use objects::{Objects, Placed, Uncommitted, key, saved_extent};
+pub(crate) use objects::{Objects, Placed, Uncommitted, UnderWay, key, saved_extent};
 pub(crate) use pack::{Piece, checksums};
 pub(crate) use packer::Packer;
 pub use spool::Spool;

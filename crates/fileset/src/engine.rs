@@ -46,7 +46,8 @@ pub use error::{EngineError, EngineResult};
 pub use memory::{MemoryEngine, MemorySession};
 pub use peers::{Changed, Moment, Peers, SessionId, SessionRecord};
 pub use postgres::{
-    PostgresAddress, PostgresEngine, PostgresSettings, has_tables, password_in, remove_tables,
+    PostgresAddress, PostgresEngine, PostgresSessions, PostgresSettings, has_tables, password_in,
+    remove_tables,
 };
 #[cfg(feature = "testing")]
 pub use shipped::try_to_read;
@@ -136,7 +137,8 @@ pub struct Conditional {
 /// A store of ordered keys.
 ///
 /// - **Errors.** After `Io` from a change nothing more is changed: whether the disk has it nobody knows, and a new
-///   process finds out. After `Store` and `Full` it can be tried again, after `Fenced` nothing can.
+///   process finds out. After `Store`, `Full` and `Database` it can be tried again, after `Fenced` nothing can. After
+///   `Database` from an operation it may be made still: the database was not heard of in time.
 /// - **Cancellation.** Dropping a future leaves the operation done or not done, never half.
 #[async_trait]
 pub trait Engine: Debug + Send + Sync + 'static {

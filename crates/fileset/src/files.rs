@@ -24,9 +24,10 @@ mod save;
 use std::{
     collections::HashMap,
     sync::{
-        Arc,
+        Arc, OnceLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
+    time::SystemTime,
 };
 
 use penstock_base::{FsError, FsResult, Mutex};
@@ -38,9 +39,10 @@ use crate::{
     data::{Objects, Packer},
     engine::Engine,
     operations, snapshots,
+    volume::Parts,
 };
 
-pub(crate) use self::pending::Overruled;
+pub(crate) use self::{change::NewSize, pending::Overruled};
 use self::{compact::Compactor, pending::Pending};
 
 /// A regular file that is open, or of which something is not saved.
@@ -54,13 +56,18 @@ pub(crate) struct File {
 }
 
 impl File {
-    fn new(inode: Inode, size: u64) -> Self {
+    fn new(inode: Inode, pending: Pending) -> Self {
         Self {
             inode,
             turn: tokio::sync::Mutex::default(),
-            pending: Mutex::new(Pending::new(size)),
+            pending: Mutex::new(pending),
             is_loaded: OnceCell::new(),
         }
+    }
+
+    /// Where bytes of it lie may be another place by now.
+    pub(crate) fn moved(&self) {
+        self.pending.lock().moved();
     }
 }
 
@@ -84,6 +91,10 @@ struct Table {
 #[derive(Debug)]
 pub(crate) struct Files {
     engine: Arc<dyn Engine>,
+    /// Other machines change files, too.
+    is_shared: bool,
+    /// Of the volume that is to be told of what is found out late about others.
+    parts: OnceLock<Weak<Parts>>,
     objects: Arc<Objects>,
     packer: Arc<Packer>,
     table: Mutex<Table>,
@@ -94,6 +105,8 @@ pub(crate) struct Files {
 impl Files {
     pub(crate) fn new(engine: Arc<dyn Engine>, objects: Arc<Objects>) -> Arc<Self> {
         Arc::new(Self {
+            is_shared: engine.peers().is_some(),
+            parts: OnceLock::new(),
             engine,
             packer: Packer::new(Arc::clone(&objects)),
             objects,
@@ -101,6 +114,22 @@ impl Files {
             last_handle: AtomicU64::new(0),
             compactor: Compactor::default(),
         })
+    }
+
+    /// Tells a volume of what is found out late about others.
+    pub(crate) fn tell(&self, parts: Weak<Parts>) {
+        // There is one volume.
+        let _ = self.parts.set(parts);
+    }
+
+    /// Doors have something else of a file than it holds.
+    fn content_changed(&self, inode: Inode) {
+        let parts = self.parts.get().and_then(Weak::upgrade);
+        if let Some(parts) = parts
+            && let Some(machines) = &parts.machines
+        {
+            machines.content_changed(&parts, inode);
+        }
     }
 
     /// A number for a handle, of a file or a directory.
@@ -130,19 +159,44 @@ impl Files {
             let (file, pins) = table
                 .files
                 .entry(inode)
-                .or_insert_with(|| (Arc::new(File::new(inode, size)), 0));
+                .or_insert_with(|| (Arc::new(File::new(inode, self.pending(size))), 0));
             *pins += 1;
             Arc::clone(file)
         };
         // Who changes the size from now on finds the file; who did before it was there has done so.
-        let load = || async {
-            let size = self.size(inode).await?;
-            file.pending.lock().load_size(size);
-            Ok::<_, FsError>(())
-        };
+        let load = || async { self.learn_size(&file).await.map(drop) };
         let loaded = file.is_loaded.get_or_try_init(load).await;
         loaded.inspect_err(|_| self.unpin(inode))?;
         Ok(file)
+    }
+
+    fn pending(&self, size: u64) -> Pending {
+        Pending::new(size, self.is_shared)
+    }
+
+    /// Asks how long a file is by now, and returns whether that is news.
+    pub(crate) async fn learn_size(&self, file: &File) -> FsResult<bool> {
+        loop {
+            let changes = file.pending.lock().changes();
+            let size = self.size(file.inode).await?;
+            if let Some(differs) = file.pending.lock().learn_size(size, changes) {
+                return Ok(differs);
+            }
+        }
+    }
+
+    /// The same when a change was answered that others may have changed again, which was heard of before the answer.
+    async fn learn_size_behind(&self, file: &File) {
+        if !self.is_shared {
+            return;
+        }
+        match self.learn_size(file).await {
+            Ok(true) => self.content_changed(file.inode),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::debug!(inode = file.inode.0, %error, "how long a file is by now is not known");
+            }
+        }
     }
 
     async fn size(&self, inode: Inode) -> FsResult<u64> {
@@ -175,12 +229,49 @@ impl Files {
         table.files.get(&inode).map(|(file, _)| Arc::clone(file))
     }
 
+    /// All that are open or not saved.
+    pub(crate) fn all(&self) -> Vec<Inode> {
+        self.table.lock().files.keys().copied().collect()
+    }
+
     /// Closes a handle and returns its file. One of which something is not saved stays, without handles.
     pub(crate) fn close(&self, id: HandleId) -> Option<Arc<File>> {
         let closed = self.table.lock().handles.remove(&id);
         let file = closed?.file;
         self.unpin(file.inode);
         Some(file)
+    }
+
+    /// A close says that a file could not be saved.
+    pub(crate) fn told(&self, file: &File) {
+        file.pending.lock().told();
+    }
+
+    /// Gives up what could not be saved of a file that nobody has open any more, if a close said so: what another machine
+    /// has closed since is not overwritten by it.
+    pub(crate) async fn give_up(&self, file: &File) {
+        if !self.is_shared || !file.pending.lock().is_told() {
+            return;
+        }
+        let _turn = file.turn.lock().await;
+        let mut table = self.table.lock();
+        let is_open = table
+            .files
+            .get(&file.inode)
+            .is_some_and(|(_, pins)| *pins > 0);
+        if !is_open && file.pending.lock().is_told() {
+            tracing::warn!(inode = file.inode.0, "what could not be saved is given up");
+            file.pending.lock().give_up();
+            Self::drop_idle(&mut table, file.inode);
+            drop(table);
+            self.content_changed(file.inode);
+        }
+    }
+
+    /// Whether nobody needs a file here but for what is not saved of it.
+    fn is_unpinned(&self, inode: Inode) -> bool {
+        let table = self.table.lock();
+        table.files.get(&inode).is_none_or(|(_, pins)| *pins == 0)
     }
 
     fn drop_idle(table: &mut Table, inode: Inode) {
@@ -231,6 +322,11 @@ impl Files {
         let changed = change.await?;
         file.pending.lock().overrule(written_at, overruled);
         Ok(changed)
+    }
+
+    /// When what is pending of a file was written last.
+    pub(crate) fn written_at(&self, inode: Inode) -> Option<SystemTime> {
+        self.find(inode)?.pending.lock().shown_modified()
     }
 
     /// Shows what is pending of a file in its attributes.

@@ -7,9 +7,10 @@
 //! | leaked | stored, and no operation ever referred to it: a crash or a failed save came between | found by listing the bucket, deleted when it is older than the grace |
 //!
 //! A listing is compared with the metadata page by page. What a save has under way is neither: a process knows its own
-//! ([`Objects::uncommitted`]), and the grace covers what another one had that wrote to this bucket a moment ago.
+//! ([`Objects::uncommitted`]), other machines that have the file system at the same time say which objects are theirs
+//! ([`machines::living_writers`]), and the grace covers what another process had that wrote to this bucket a moment ago.
 
-use std::{collections::HashSet, ops::AddAssign, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, ops::AddAssign, sync::Arc, time::Duration};
 
 use penstock_base::{FsResult, clock};
 use penstock_object::{ListOptions, ListedObject};
@@ -17,10 +18,10 @@ use penstock_transfer::Transfer;
 use serde::Serialize;
 
 use crate::{
-    data::{DATA, ObjectId, Objects},
+    data::{self, DATA, ObjectId, Objects},
     engine::{Engine, Reads, Transaction, query, transact},
     errors::object_failure,
-    operations,
+    machines, operations,
     schema::{self, ObjectUse},
     snapshots::{self, Preserving},
 };
@@ -81,14 +82,20 @@ pub(crate) enum Standing {
     Unknown,
 }
 
-/// Removes all that no file needs of a file system that nobody has open, and says what there was.
+/// Removes all that no file needs of a file system, and says what there was. If others have it open they remove what is
+/// garbage, and only what leaked is removed here.
 pub async fn collect_garbage(
     engine: Arc<dyn Engine>,
     transfer: Arc<Transfer>,
     sweep: Sweep,
 ) -> FsResult<Garbage> {
+    // Those who have the file system open collect what nobody holds.
+    let is_alone = match engine.peers() {
+        Some(peers) => peers.sessions().await?.len() <= 1,
+        None => true,
+    };
     let (engine, objects) = (&Preserving::new(engine), Objects::new(transfer));
-    if !sweep.dry_run {
+    if !sweep.dry_run && is_alone {
         snapshots::clear(engine).await?;
         for orphan in query(engine, |reads| operations::orphans(reads)).await? {
             if let Err(error) = collect(engine, orphan).await {
@@ -111,8 +118,17 @@ pub(crate) async fn collect(engine: &Preserving, inode: penstock_vfs::Inode) -> 
 pub(crate) async fn delete_garbage(engine: &dyn Engine, objects: &Objects) -> FsResult<bool> {
     // Before the look: see there.
     let uncommitted = objects.uncommitted();
-    let mut garbage = query(engine, |reads| operations::garbage(reads)).await?;
+    let mut garbage = query(engine, |reads| operations::garbage(reads, &mut |_| true)).await?;
     garbage.retain(|object| !uncommitted.contains(object) && !objects.spool_takes_care_of(*object));
+    delete(engine, objects, garbage).await
+}
+
+/// Deletes objects to which nothing refers and nothing will; returns whether there may be more.
+pub(crate) async fn delete(
+    engine: &dyn Engine,
+    objects: &Objects,
+    mut garbage: Vec<ObjectId>,
+) -> FsResult<bool> {
     if garbage.is_empty() {
         return Ok(false);
     }
@@ -146,8 +162,11 @@ pub(crate) async fn sweep_bucket(
         let page = objects.transfer().store().list(options.clone()).await;
         let page = page.map_err(|error| object_failure(&error))?;
         // Behind the listing and before the look.
-        let uncommitted = objects.uncommitted();
-        let leaked = judge(engine, &page.objects, (&uncommitted, sweep), &mut found).await?;
+        let under_way = UnderWay {
+            uncommitted: objects.uncommitted(),
+            writers: machines::living_writers(engine).await?,
+        };
+        let leaked = judge(engine, &page.objects, (&under_way, sweep), &mut found).await?;
         if !sweep.dry_run && !leaked.is_empty() {
             if found.deleted == 0 {
                 // What is not found in damaged metadata may be what a file needs.
@@ -174,11 +193,25 @@ async fn confirm_ownership(engine: &dyn Engine) -> FsResult<()> {
     Ok(engine.sync().await?)
 }
 
+/// Objects to which somebody may be about to refer.
+struct UnderWay {
+    /// Here.
+    uncommitted: data::UnderWay,
+    /// Who stores others elsewhere.
+    writers: BTreeSet<u64>,
+}
+
+impl UnderWay {
+    fn has(&self, object: ObjectId) -> bool {
+        self.uncommitted.contains(&object) || self.writers.contains(&object.writer)
+    }
+}
+
 /// Counts listed objects, and returns those that leaked.
 async fn judge(
     engine: &dyn Engine,
     listed: &[ListedObject],
-    (uncommitted, sweep): (&HashSet<ObjectId>, Sweep),
+    (under_way, sweep): (&UnderWay, Sweep),
     found: &mut Garbage,
 ) -> FsResult<Vec<ObjectId>> {
     let known = listed
@@ -199,7 +232,7 @@ async fn judge(
             }
             Standing::Held => found.held += listed.size,
             Standing::Garbage => found.pending += listed.size,
-            Standing::Unknown if uncommitted.contains(&object) => found.pending += listed.size,
+            Standing::Unknown if under_way.has(object) => found.pending += listed.size,
             Standing::Unknown if !is_old(listed, sweep.grace) => found.pending += listed.size,
             Standing::Unknown => {
                 found.leaked += listed.size;

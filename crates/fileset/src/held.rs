@@ -15,6 +15,8 @@ struct State {
     counts: HashMap<Inode, u64>,
     /// Held files without a name.
     orphans: HashSet<Inode>,
+    /// Those that lost it on another machine, until they are gone here.
+    others: HashSet<Inode>,
     /// Files without a name that nobody holds: nobody may hold them again.
     collected: HashSet<Inode>,
     /// Those of them that the collector has not seen.
@@ -51,6 +53,18 @@ impl Held {
         Ok(())
     }
 
+    /// Whether somebody has a reference or a handle. The root is everybody's.
+    pub(crate) fn has(&self, inode: Inode) -> bool {
+        inode == Inode::ROOT || self.state.lock().counts.contains_key(&inode)
+    }
+
+    /// All that somebody has.
+    pub(crate) fn all(&self) -> Vec<Inode> {
+        let state = self.state.lock();
+        let held = state.counts.keys().copied();
+        held.chain([Inode::ROOT]).collect()
+    }
+
     /// Gives references back.
     pub(crate) fn give_back(&self, inode: Inode, count: u64) {
         let mut state = self.state.lock();
@@ -75,6 +89,27 @@ impl Held {
         }
     }
 
+    /// A file lost its last name elsewhere. Returns whether somebody here holds it.
+    pub(crate) fn hold_orphan(&self, inode: Inode) -> bool {
+        let mut state = self.state.lock();
+        let is_held = state.counts.contains_key(&inode);
+        if is_held {
+            state.orphans.insert(inode);
+            state.others.insert(inode);
+        }
+        is_held
+    }
+
+    /// Whether a file is held that is known to have no name.
+    pub(crate) fn is_orphan(&self, inode: Inode) -> bool {
+        self.state.lock().orphans.contains(&inode)
+    }
+
+    /// Whether a file that is not gone lost its last name elsewhere.
+    pub(crate) fn is_others(&self, inode: Inode) -> bool {
+        self.state.lock().others.contains(&inode)
+    }
+
     /// What waits to be collected.
     pub(crate) fn waiting(&self) -> Vec<Inode> {
         std::mem::take(&mut self.state.lock().waiting)
@@ -82,7 +117,9 @@ impl Held {
 
     /// A file is gone.
     pub(crate) fn gone(&self, inode: Inode) {
-        self.state.lock().collected.remove(&inode);
+        let mut state = self.state.lock();
+        state.collected.remove(&inode);
+        state.others.remove(&inode);
     }
 
     /// A file could not be collected, and waits again.

@@ -9,6 +9,7 @@
 //! | `operations` | POSIX, once: what each operation does to keys, in one transaction of the engine |
 //! | `schema` | which keys there are and what their values say; versioned |
 //! | `data` | objects in the bucket: runs of bytes with checksums, and which files share one |
+//! | `machines` | what others change who have the same file system at once |
 //! | [`engine`] | ordered keys, changed by operations one after the other; nothing of files in it |
 //! | [`check`] | whether all of it fits together |
 //! | [`garbage`] | objects that no file needs |
@@ -31,6 +32,7 @@ pub mod garbage;
 mod held;
 mod label;
 mod listings;
+mod machines;
 mod numbers;
 mod operations;
 mod schema;

@@ -11,6 +11,7 @@ mod make;
 mod orphans;
 mod remove;
 mod rename;
+mod resize;
 mod xattrs;
 
 use std::time::{Duration, SystemTime};
@@ -21,14 +22,14 @@ use penstock_vfs::{AccessMask, Attributes, Change, Dentry, Identity, Inode, perm
 pub(crate) use attributes::set_attributes;
 pub(crate) use directory::{find_position, list, position_of};
 pub(crate) use extents::{
-    Edit, FileChange, SizeChange, Step, abandon, chunk, clearing, edit, extents_in, fold,
-    next_place,
+    Edit, FileChange, SizeChange, Step, abandon, chunk, edit, extents_in, fold, next_place,
 };
 pub(crate) use link::link;
 pub(crate) use make::{Making, NewFile, format, make};
 pub(crate) use orphans::{collect, drop_garbage, garbage, orphans, set_lengths};
 pub(crate) use remove::remove;
 pub(crate) use rename::{Renaming, rename};
+pub(crate) use resize::{Condition, Cut, cut, grow, next_cut, punch};
 pub(crate) use xattrs::{Attribute, remove_xattr, set_xattr, xattr, xattrs};
 
 use crate::{
@@ -44,6 +45,8 @@ pub(crate) const LINKS_MAX: u32 = i32::MAX as u32;
 pub(crate) struct Asked {
     pub(crate) by: Identity,
     pub(crate) now: SystemTime,
+    /// The session that does it, if there can be several.
+    pub(crate) session: Option<u64>,
 }
 
 /// A name in a directory, owned.

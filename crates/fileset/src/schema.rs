@@ -12,7 +12,10 @@
 //! | `S` inode | the target of a symbolic link |
 //! | `X` inode, name | the value of an extended attribute |
 //! | `C` inode, chunk | which bytes of the chunk lie where ([`Chunk`]); chunks that hold nothing have no key |
-//! | `O` inode | nothing: the file has no name left, and goes when nobody holds it any more |
+//! | `O` inode | the file has no name left, and goes when nobody holds it any more: the session that took the last one away, or nothing if a machine was alone |
+//! | `R` inode, session | nothing: a session other than that holds a file without a name |
+//! | `A` inode | the locks of a file, with the sessions whose they are ([`FileLocks`]) |
+//! | `M` writer | the session that stores objects of this writer |
 //! | `B` object | its length, and how many of its bytes files refer to ([`ObjectUse`]) |
 //! | `G` object | nothing: no file refers to it any more, and it is to be deleted from the bucket |
 //! | `N` | a mark: the last inode that was given out |
@@ -32,12 +35,18 @@
 mod chunk;
 mod codec;
 mod format;
+mod locks;
 mod node;
+mod sessions;
 mod snapshot;
 
 pub(crate) use chunk::{Chunk, Extent, FOLD_FIRST_AT, GRAIN, Stored, UseChange};
 pub use format::{BLOCK_SIZE, FORMAT_VERSION, Format};
+pub(crate) use locks::{FileLocks, locks};
 pub(crate) use node::{Entry, Node, ObjectUse};
+pub(crate) use sessions::{
+    decode_session, encode_session, holder, holder_in, of_holders, writer, writer_in,
+};
 pub(crate) use snapshot::{
     EPOCH, Epoch, FILE_MAX, LAST_SNAPSHOT, SNAPSHOT_MAX, SNAPSHOTS, SNAPSHOTS_NAME, SnapshotRecord,
     decode_kept, encode_kept, in_snapshot, is_in_snapshot, is_of_tree, kept, kept_in, of_kept,
@@ -71,6 +80,9 @@ pub(crate) mod kind {
     pub(crate) const XATTR: u8 = b'X';
     pub(crate) const CHUNK: u8 = b'C';
     pub(crate) const ORPHAN: u8 = b'O';
+    pub(crate) const HOLDER: u8 = b'R';
+    pub(crate) const LOCKS: u8 = b'A';
+    pub(crate) const WRITER: u8 = b'M';
     pub(crate) const OBJECT: u8 = b'B';
     pub(crate) const GARBAGE: u8 = b'G';
     pub(crate) const SNAPSHOT: u8 = b'V';

@@ -38,6 +38,7 @@ pub(crate) use trees::look;
 
 use crate::{
     engine::{Engine, Reads, Transaction, mark, query, transact},
+    operations::{self, Condition},
     schema::{self, Epoch, Format, SNAPSHOTS, SnapshotRecord, kind},
 };
 
@@ -78,10 +79,32 @@ pub(crate) fn records(reads: &dyn Reads) -> FsResult<Vec<(u64, SnapshotRecord)>>
 /// Takes a snapshot: of all that was applied before. It is durable when this returns. While a volume has the file system
 /// open [`crate::FilesetVolume::take_snapshot`] does it, for else the volume does not learn of it.
 pub async fn take(engine: &dyn Engine, name: &FileName) -> FsResult<Snapshot> {
+    take_if(engine, name, None).await
+}
+
+/// The same if that is so of the directory of all snapshots.
+pub(crate) async fn take_if(
+    engine: &dyn Engine,
+    name: &FileName,
+    condition: Option<Condition>,
+) -> FsResult<Snapshot> {
     let (name, now) = (name.clone(), clock::wall_time());
-    let taken = transact(engine, move |transaction| take_now(transaction, &name, now)).await?;
+    let taken = transact(engine, move |transaction| {
+        check_directory(transaction, condition.as_ref())?;
+        take_now(transaction, &name, now)
+    })
+    .await?;
     engine.sync().await?;
     Ok(taken)
+}
+
+/// Fails unless something is so of the directory of all snapshots.
+fn check_directory(transaction: &dyn Transaction, condition: Option<&Condition>) -> FsResult<()> {
+    let Some(condition) = condition else {
+        return Ok(());
+    };
+    let trees = trees::Trees::new(transaction);
+    condition.check(&operations::directory_attributes(&trees, SNAPSHOTS)?)
 }
 
 fn take_now(
@@ -150,8 +173,18 @@ pub async fn list(engine: &dyn Engine) -> FsResult<Vec<Snapshot>> {
 /// Removes a snapshot: nobody sees it from then on, and [`clear`] clears away what it kept. It is durable when this
 /// returns.
 pub async fn remove(engine: &dyn Engine, name: &FileName) -> FsResult<()> {
+    remove_if(engine, name, None).await
+}
+
+/// The same if that is so of the directory of all snapshots.
+pub(crate) async fn remove_if(
+    engine: &dyn Engine,
+    name: &FileName,
+    condition: Option<Condition>,
+) -> FsResult<()> {
     let (name, now) = (name.clone(), clock::wall_time());
     transact(engine, move |transaction| {
+        check_directory(transaction, condition.as_ref())?;
         remove_now(transaction, &name, now)
     })
     .await?;

@@ -37,7 +37,7 @@ pub(crate) async fn run(parts: Weak<Parts>) {
     loop {
         let Some(parts) = parts.upgrade() else { return };
         while !spool.is_draining()
-            && let Some(due) = spool.due(clock::now(), || parts.objects.uncommitted())
+            && let Some(due) = spool.due(clock::now(), || parts.objects.held())
         {
             tokio::spawn(behind(Arc::clone(&parts), Arc::clone(&spool), due));
         }
@@ -68,7 +68,7 @@ pub(crate) async fn drain(parts: &Parts) -> FsResult<()> {
         // What failed a moment ago is tried once more, and what is held is asked for again.
         let all = clock::now() + IDLE;
         while outcome.is_ok()
-            && let Some(due) = spool.due(all, || parts.objects.uncommitted())
+            && let Some(due) = spool.due(all, || parts.objects.held())
         {
             uploads.push(async move { upload(parts, spool, &due).await });
         }

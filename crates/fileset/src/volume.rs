@@ -5,40 +5,45 @@
 //! of a change is told.
 
 mod attributes;
+mod holding;
 mod listing;
+mod opening;
+mod parts;
 mod snapshots;
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{
+    ops::Range,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use penstock_base::{FsError, FsResult, Payload, clock, random, run_blocking};
-use penstock_transfer::Transfer;
+use penstock_base::{FsError, FsResult, Payload, clock};
 use penstock_vfs::{
     AccessMask, Allocation, AttributeChanges, Attributes, Change, Dentry, DirectorySink, Entry,
-    Features, FileKind, HandleId, Identity, Inode, ListFrom, LockTable, Locks, Lookup, Made, New,
-    NewKind, NodeId, OpenOptions, Opened, Position, RemoveKind, RenameMode, Renamed, Seek,
-    Statistics, Unsaved, Volume, WritePlace, Written, XattrMode, permission,
+    Features, FileKind, HandleId, Identity, Inode, ListFrom, Locks, Lookup, Made, New, NewKind,
+    NodeId, OpenOptions, Opened, Position, RemoveKind, RenameMode, Renamed, Seek, Statistics,
+    Unsaved, Volume, Watcher, WritePlace, Written, XattrMode, permission,
 };
 
+use self::holding::wanted;
+pub(crate) use self::parts::Parts;
 use crate::{
     collector,
-    data::{Objects, Spool},
-    engine::{Engine, Reads, Transaction, query, transact},
-    files::Files,
-    garbage::{Garbage, Sweep, sweep_bucket},
-    held::Held,
+    engine::{Engine, Reads, Transaction, transact},
     listings::Listings,
+    machines::{Machines, VolumeLocks},
     numbers::Numbers,
     operations::{self, Asked, Attribute, LINKS_MAX, Making, NewFile, Place, Renaming},
-    schema::{self, Format},
-    snapshots::{Preserving, check_changeable, look},
+    schema,
+    snapshots::{check_changeable, look},
     uploads,
-    usage::{format_of, usage},
+    usage::usage,
 };
 
-/// How long a door may believe what it is told. Nobody else changes a file system on an embedded engine, so this only
-/// bounds what a kernel keeps.
+/// How long a door may believe what it is told: this bounds what a kernel keeps, and where others change the file system
+/// how long it believes what it was told just before they did.
 const TTL: Duration = Duration::from_secs(1);
 
 /// How long a name is believed: those of snapshots come and go without the kernel.
@@ -54,22 +59,13 @@ const STATISTICS_BLOCK: u64 = 4096;
 const SEEMING_BYTES: u64 = 1 << 60;
 const SEEMING_FILES: u64 = 1 << 40;
 
-/// What the parts of a volume share.
-#[derive(Debug)]
-pub(crate) struct Parts {
-    pub(crate) engine: Arc<Preserving>,
-    pub(crate) objects: Arc<Objects>,
-    pub(crate) files: Arc<Files>,
-    pub(crate) held: Arc<Held>,
-}
-
 /// A file system.
 #[derive(Debug)]
 pub struct FilesetVolume {
     parts: Arc<Parts>,
     numbers: Numbers,
     listings: Listings,
-    locks: LockTable,
+    locks: VolumeLocks,
     /// Another one each time: what was only accepted is lost with the process.
     epoch: u64,
     /// Of the file system: part of the numbers that outlive a mount.
@@ -77,65 +73,11 @@ pub struct FilesetVolume {
 }
 
 impl FilesetVolume {
-    /// Makes an empty file system whose root belongs to `by`. Fails with `AlreadyExists` if there is one.
-    pub async fn format(engine: &dyn Engine, by: &Identity, format: Format) -> FsResult<()> {
-        let asked = asked(by);
-        transact(engine, move |transaction| {
-            operations::format(transaction, &asked, &format)
-        })
-        .await?;
-        Ok(engine.sync().await?)
-    }
-
-    /// Serves the file system whose metadata is in `engine` and whose objects are behind `transfer`. What files
-    /// without a name left, whose holder died, is collected. Fails with `NotFound` where there is none.
-    pub async fn open(engine: Arc<dyn Engine>, transfer: Arc<Transfer>) -> FsResult<Arc<Self>> {
-        Self::open_with(engine, transfer, None).await
-    }
-
-    /// The same with a spool, through which `transfer` reads and which is a barrier of the engine. A save of a small
-    /// file then waits for no request, and closing a file for no disk.
-    pub async fn open_with(
-        engine: Arc<dyn Engine>,
-        transfer: Arc<Transfer>,
-        spool: Option<Arc<Spool>>,
-    ) -> FsResult<Arc<Self>> {
-        let identity = format_of(&*engine).await?.identity;
-        if let Some(spool) = &spool {
-            run_blocking(|| spool.note_boot());
-        }
-        let objects = Arc::new(Objects::with_spool(transfer, spool));
-        let engine = Arc::new(Preserving::new(engine));
-        let parts = Arc::new(Parts {
-            files: Files::new(engine.clone(), Arc::clone(&objects)),
-            engine,
-            objects,
-            held: Arc::default(),
-        });
-        for orphan in query(&*parts.engine, |reads| operations::orphans(reads)).await? {
-            parts.held.orphaned(orphan);
-        }
-        tokio::spawn(collector::run(Arc::downgrade(&parts)));
-        tokio::spawn(uploads::run(Arc::downgrade(&parts)));
-        Ok(Arc::new(Self {
-            parts,
-            numbers: Numbers::default(),
-            listings: Listings::default(),
-            locks: LockTable::default(),
-            epoch: random::number(),
-            identity,
-        }))
-    }
-
-    /// Looks through the bucket for objects that leaked, as it does by itself once a day.
-    pub async fn sweep(&self, how: Sweep) -> FsResult<Garbage> {
-        sweep_bucket(&*self.parts.engine, &self.parts.objects, how).await
-    }
-
     async fn query<T: Send>(
         &self,
         wanted: impl FnMut(&dyn Reads) -> FsResult<T> + Send,
     ) -> FsResult<T> {
+        self.parts.check()?;
         look(&*self.parts.engine, wanted).await
     }
 
@@ -143,6 +85,7 @@ impl FilesetVolume {
         &self,
         operation: impl FnMut(&mut dyn Transaction) -> FsResult<T> + Send + 'static,
     ) -> FsResult<T> {
+        self.parts.check()?;
         transact(&*self.parts.engine, operation).await
     }
 
@@ -155,32 +98,11 @@ impl FilesetVolume {
         }
     }
 
-    /// What a reference that the caller has just taken leads to. Without the file the reference goes.
-    async fn held(&self, inode: Inode) -> FsResult<Entry> {
-        let attributes = self
-            .query(|reads| operations::attributes(reads, inode))
-            .await;
-        match attributes {
-            Ok(attributes) => Ok(self.entry(attributes)),
-            Err(error) => {
-                self.parts.held.give_back(inode, 1);
-                Err(error)
-            }
+    fn asked(&self, by: &Identity) -> Asked {
+        Asked {
+            session: self.parts.machines.as_ref().map(Machines::session),
+            ..asked(by)
         }
-    }
-
-    async fn opened(&self, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
-        if options.truncate {
-            self.parts.files.resize(inode, 0, false).await?;
-        }
-        self.parts.held.take(inode)?;
-        let handle = self.parts.files.open(inode, options.access).await;
-        let handle = handle.inspect_err(|_| self.parts.held.give_back(inode, 1))?;
-        Ok(Opened {
-            is_unchanged: true,
-            closes_silently: !options.access.writes(),
-            ..Opened::new(handle)
-        })
     }
 
     fn orphaned(&self, orphan: Option<Inode>) {
@@ -194,6 +116,7 @@ fn asked(by: &Identity) -> Asked {
     Asked {
         by: by.clone(),
         now: clock::wall_time(),
+        session: None,
     }
 }
 
@@ -212,14 +135,6 @@ fn new_file(new: New<'_>) -> NewFile {
     }
 }
 
-/// What somebody needs to be allowed to open a file so.
-fn wanted(options: OpenOptions) -> AccessMask {
-    let part = |is_wanted, mask| if is_wanted { mask } else { AccessMask::EXISTS };
-    let reads = part(options.access.reads(), AccessMask::READ);
-    let writes = options.access.writes() || options.truncate;
-    reads.union(part(writes, AccessMask::WRITE))
-}
-
 #[async_trait]
 impl Volume for FilesetVolume {
     fn features(&self) -> Features {
@@ -232,7 +147,14 @@ impl Volume for FilesetVolume {
             saves_on_close: true,
             saves_names_behind: true,
             finds_holes: true,
+            changes_elsewhere: self.parts.machines.is_some(),
             ..Features::READ_ONLY
+        }
+    }
+
+    fn watch(&self, door: Weak<dyn Watcher>) {
+        if let Some(machines) = &self.parts.machines {
+            machines.watch(door);
         }
     }
 
@@ -298,14 +220,19 @@ impl Volume for FilesetVolume {
     async fn resolve(&self, by: &Identity, id: &NodeId) -> FsResult<Entry> {
         let (identity, inode) = id.as_bytes().split_at_checked(8).ok_or(FsError::Stale)?;
         let inode = inode.try_into().map_err(|_| FsError::Stale)?;
-        match identity == self.identity.to_be_bytes() {
-            true => self.hold(by, Inode(u64::from_be_bytes(inode))).await,
-            false => Err(FsError::Stale),
+        let inode = Inode(u64::from_be_bytes(inode));
+        if identity != self.identity.to_be_bytes() {
+            return Err(FsError::Stale);
         }
+        // A door that opens nothing asks so for what is there by now.
+        if self.parts.files.find(inode).is_none() {
+            self.parts.catch_up().await?;
+        }
+        self.hold(by, inode).await
     }
 
     fn forget(&self, inode: Inode, count: u64) {
-        self.parts.held.give_back(inode, count);
+        self.parts.forget(inode, count);
     }
 
     async fn attributes(&self, _by: &Identity, inode: Inode) -> FsResult<Entry> {
@@ -351,7 +278,7 @@ impl Volume for FilesetVolume {
         }
         let is_durable = open.is_none() && new.kind == FileKind::Regular;
         let making = Making {
-            asked: asked(by),
+            asked: self.asked(by),
             place: Place::new(dentry),
             new,
             inode: self.numbers.next(&*self.parts.engine).await?,
@@ -367,9 +294,10 @@ impl Volume for FilesetVolume {
                     ..options
                 };
                 if made.existed {
+                    self.parts.catch_up().await?;
                     permission::check(&entry.attributes, by, wanted(options))?;
                 }
-                let opened = self.opened(made.inode, options).await;
+                let opened = self.opened(by, made.inode, options).await;
                 Some(opened.inspect_err(|_| self.parts.held.give_back(made.inode, 1))?)
             }
             None => None,
@@ -391,7 +319,7 @@ impl Volume for FilesetVolume {
     async fn link(&self, by: &Identity, inode: Inode, dentry: Dentry<'_>) -> FsResult<Made> {
         self.check_place(dentry)?;
         check_changeable(inode)?;
-        let (asked, place) = (asked(by), Place::new(dentry));
+        let (asked, place) = (self.asked(by), Place::new(dentry));
         let linked =
             self.transact(move |transaction| operations::link(transaction, &asked, inode, &place));
         let directory = linked.await?;
@@ -412,7 +340,7 @@ impl Volume for FilesetVolume {
             return self.drop_snapshot(by, dentry, kind).await;
         }
         check_changeable(dentry.parent)?;
-        let (asked, place) = (asked(by), Place::new(dentry));
+        let (asked, place) = (self.asked(by), Place::new(dentry));
         let removed =
             self.transact(move |transaction| operations::remove(transaction, &asked, &place, kind));
         let removed = removed.await?;
@@ -430,7 +358,7 @@ impl Volume for FilesetVolume {
         self.check_place(target)?;
         check_changeable(source.parent)?;
         let renaming = Renaming {
-            asked: asked(by),
+            asked: self.asked(by),
             source: Place::new(source),
             target: Place::new(target),
             mode,
@@ -442,6 +370,7 @@ impl Volume for FilesetVolume {
     }
 
     async fn open(&self, by: &Identity, inode: Inode, options: OpenOptions) -> FsResult<Opened> {
+        self.parts.catch_up().await?;
         let file = self
             .query(|reads| operations::attributes(reads, inode))
             .await?;
@@ -454,10 +383,12 @@ impl Volume for FilesetVolume {
             check_changeable(inode)?;
         }
         permission::check(&file, by, wanted(options))?;
-        self.opened(inode, options).await
+        self.check_named(&file).await?;
+        self.opened(by, inode, options).await
     }
 
     async fn read(&self, _by: &Identity, at: Position, length: u32) -> FsResult<Payload> {
+        self.parts.using(at.handle)?;
         let read = self.parts.files.read(at, length).await;
         match read {
             Err(error) => Err(self.why_not_read(at.handle, error).await),
@@ -472,6 +403,7 @@ impl Volume for FilesetVolume {
         place: WritePlace,
         data: Bytes,
     ) -> FsResult<Written> {
+        self.parts.using(handle)?;
         self.parts.files.write(by, handle, (place, data)).await
     }
 
@@ -482,7 +414,7 @@ impl Volume for FilesetVolume {
         range: Range<u64>,
         allocation: Allocation,
     ) -> FsResult<()> {
-        let handle = self.parts.files.handle(handle)?;
+        let handle = self.parts.handle(handle)?;
         if !handle.access.writes() {
             return Err(FsError::BadHandle);
         }
@@ -493,34 +425,43 @@ impl Volume for FilesetVolume {
     }
 
     async fn seek(&self, from: Position, wanted: Seek) -> FsResult<u64> {
+        self.parts.using(from.handle)?;
         self.parts.files.seek(from, wanted).await
     }
 
     async fn flush(&self, handle: HandleId) -> FsResult<()> {
-        let handle = self.parts.files.handle(handle)?;
-        match handle.access.writes() {
+        let (handle, files) = (self.parts.handle(handle)?, &self.parts.files);
+        let saved = match handle.access.writes() {
             // As on a local disk: a killed process loses nothing of it, a power cut may.
-            true if self.parts.objects.waiting().is_some() => {
-                self.parts.files.hand_over(&handle.file).await
-            }
-            true => self.parts.files.sync(&handle.file).await,
+            true if self.parts.objects.waiting().is_some() => files.hand_over(&handle.file).await,
+            true => files.sync(&handle.file).await,
             false => Ok(()),
-        }
+        };
+        saved.inspect_err(|_| files.told(&handle.file))
     }
 
     async fn sync(&self, handle: HandleId, _range: Range<u64>, _data_only: bool) -> FsResult<()> {
-        let handle = self.parts.files.handle(handle)?;
+        let handle = self.parts.handle(handle)?;
         self.parts.files.sync(&handle.file).await
     }
 
     async fn sync_directory(&self, handle: HandleId) -> FsResult<()> {
+        self.parts.check()?;
         self.listings.find(handle, 0)?;
         Ok(self.parts.engine.sync().await?)
     }
 
     async fn release(&self, handle: HandleId) {
         if let Some(file) = self.parts.files.close(handle) {
-            self.parts.held.give_back(file.inode, 1);
+            self.parts.used(file.inode, handle);
+            self.parts.files.give_up(&file).await;
+            self.parts.forget(file.inode, 1);
+        }
+    }
+
+    async fn undo_open(&self, handle: HandleId) {
+        if let Some(file) = self.parts.files.close(handle) {
+            self.parts.forget(file.inode, 1);
         }
     }
 
@@ -561,7 +502,7 @@ impl Volume for FilesetVolume {
 
     async fn release_directory(&self, handle: HandleId) {
         if let Some(inode) = self.listings.close(handle) {
-            self.parts.held.give_back(inode, 1);
+            self.parts.forget(inode, 1);
         }
     }
 
@@ -583,7 +524,7 @@ impl Volume for FilesetVolume {
         mode: XattrMode,
     ) -> FsResult<()> {
         check_changeable(inode)?;
-        let asked = asked(by);
+        let asked = self.asked(by);
         let attribute = Attribute {
             name: Bytes::copy_from_slice(name),
             value: Bytes::copy_from_slice(value),
@@ -596,7 +537,7 @@ impl Volume for FilesetVolume {
 
     async fn remove_xattr(&self, by: &Identity, inode: Inode, name: &[u8]) -> FsResult<()> {
         check_changeable(inode)?;
-        let (asked, name) = (asked(by), name.to_vec());
+        let (asked, name) = (self.asked(by), name.to_vec());
         self.transact(move |transaction| {
             operations::remove_xattr(transaction, &asked, inode, &name)
         })
@@ -604,6 +545,7 @@ impl Volume for FilesetVolume {
     }
 
     async fn statistics(&self, _by: &Identity, _inode: Inode) -> FsResult<Statistics> {
+        self.parts.check()?;
         let usage = usage(&*self.parts.engine).await?;
         let used = usage.bytes.div_ceil(STATISTICS_BLOCK);
         let blocks = SEEMING_BYTES / STATISTICS_BLOCK;
@@ -630,8 +572,14 @@ impl Volume for FilesetVolume {
             let what = "bytes that are on this disk alone".to_owned();
             failed.push((what, error));
         }
-        if let Err(error) = collector::work(&self.parts).await {
+        if let Err(error) = collector::work(&self.parts, true).await {
             tracing::info!(%error, "what removed files left is cleared away when the file system is opened again");
+        }
+        if let Some(machines) = &self.parts.machines {
+            machines.end_following();
+            if let Err(error) = machines.leave(self.parts.objects.writer()).await {
+                tracing::debug!(%error, "others find out later that this session is over");
+            }
         }
         if let Err(error) = self.parts.engine.close().await {
             failed.push(("the metadata".to_owned(), error.into()));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use penstock_base::{BufferPool, MemoryBudget};
 use penstock_fileset::{
     FilesetVolume, Format, Spool,
-    engine::{EmbeddedEngine, EmbeddedSettings, Engine, MemoryEngine},
+    engine::{EmbeddedEngine, EmbeddedSettings, Engine, MemoryEngine, MemorySession},
 };
 use penstock_object::Store;
 use penstock_object_testing::MemoryStore;
@@ -20,6 +20,16 @@ use penstock_vfs_conformance::{Ground, conformance_tests};
 const MEMORY: u64 = 64 << 20;
 
 async fn over(engine: Arc<dyn Engine>, spool: Option<Arc<Spool>>) -> Ground {
+    let again = Arc::clone(&engine);
+    over_both(engine, again, spool).await
+}
+
+/// The volume and the one that serves it again have engines of their own.
+async fn over_both(
+    engine: Arc<dyn Engine>,
+    other: Arc<dyn Engine>,
+    spool: Option<Arc<Spool>>,
+) -> Ground {
     let pool = BufferPool::new(MemoryBudget::new(MEMORY));
     let store: Arc<dyn Store> = match &spool {
         Some(spool) => spool.clone(),
@@ -29,12 +39,9 @@ async fn over(engine: Arc<dyn Engine>, spool: Option<Arc<Spool>>) -> Ground {
     FilesetVolume::format(&*engine, &Identity::root(), Format::new(1))
         .await
         .unwrap();
-    let open = || {
-        let (engine, transfer) = (Arc::clone(&engine), Arc::clone(&transfer));
-        FilesetVolume::open_with(engine, transfer, spool.clone())
-    };
-    let volume = open().await.unwrap();
-    let again = open().await.unwrap();
+    let open = |engine| FilesetVolume::open_with(engine, Arc::clone(&transfer), spool.clone());
+    let volume = open(engine).await.unwrap();
+    let again = open(other).await.unwrap();
     Ground::writable(volume).served_again_by(again)
 }
 
@@ -43,6 +50,18 @@ mod on_the_memory_engine {
 
     async fn open() -> Ground {
         over(Arc::new(MemoryEngine::default()), None).await
+    }
+
+    conformance_tests!(open);
+}
+
+mod on_two_machines {
+    use super::*;
+
+    async fn open() -> Ground {
+        let session = MemorySession::first();
+        let other = session.another();
+        over_both(Arc::new(session), Arc::new(other), None).await
     }
 
     conformance_tests!(open);

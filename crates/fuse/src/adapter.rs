@@ -361,13 +361,12 @@ impl Serving {
         options
     }
 
-    /// Where the bytes of a WRITE go. A kernel that gathers writes finds the end of the file itself.
     /// Has the kernel drop what it keeps of a file's content.
     pub(crate) fn drop_pages(&self, inode: Inode) {
-        // What cannot be told goes at the next open.
-        let _ = self.notifier.content_changed(inode);
+        self.notifier.content_changed(inode);
     }
 
+    /// Where the bytes of a WRITE go. A kernel that gathers writes finds the end of the file itself.
     fn write_place(&self, offset: u64, appends: bool, in_pieces: bool) -> WritePlace {
         match (appends && !self.gathers_writes, in_pieces) {
             (false, _) => WritePlace::At(offset),

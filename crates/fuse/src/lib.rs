@@ -32,7 +32,7 @@ pub use mount::{
     cut_held_by, cut_silent, remove_dead_mounts, unmount,
 };
 pub use negotiate::Negotiated;
-pub use notify::{Notifier, NotifyError};
+pub use notify::Notifier;
 pub use session::{Session, THREADS_MAX, THREADS_MIN, Unsaved};
 pub use settings::{FuseSettings, InterruptPolicy, MAX_BACKGROUND, READ_AHEAD_KIB};
 pub use system::save;

@@ -9,20 +9,27 @@
 //! has the same effect on files. Of directories it has more: it would take a working directory out
 //! of the tree and unmount what is mounted there, so they are left alone.
 //!
+//! Content that is another one ([`Watcher::content_changed`]) is never left out, for whoever has a file open or mapped would
+//! go on with old pages for good: each file stands once among those that the kernel is to hear of, however many wait. Names
+//! and attributes are believed for a moment only, and what of them has no place in the queue falls away.
+//!
 //! A name that leads elsewhere now ([`Watcher::name_changed`]) expires: the kernel asks anew when it is used, and a
 //! directory that is still the same stays what it is to those who are in it. Kernels before Linux 6.2 cannot do that, and
 //! believe the name as long as they were told to.
 
 use std::{
+    collections::BTreeSet,
     io::IoSlice,
-    sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    },
     thread,
     time::Duration,
 };
 
-use penstock_base::{FileName, clock};
+use penstock_base::{FileName, Mutex, clock};
 use penstock_vfs::{HeldFile, Inode, Watcher};
-use thiserror::Error;
 use tokio::sync::oneshot;
 use tracing::debug;
 
@@ -37,6 +44,9 @@ const QUEUE_MAX: usize = 4096;
 /// How long a write past the page cache waits until the kernel has dropped the pages of its place: the kernel may
 /// wait for other requests.
 const DROP_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How long somebody waits for room in the queue before it is tried again.
+const ROOM_WAIT: Duration = Duration::from_millis(1);
 
 /// Files that the kernel is asked to prune with one notification.
 const PRUNED_AT_ONCE: usize = 4096;
@@ -56,18 +66,22 @@ mod code {
 #[derive(Debug, Clone)]
 pub struct Notifier {
     queue: SyncSender<Queued>,
+    changed: Arc<Changed>,
     expires_names: bool,
 }
 
-/// A notification could not be queued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum NotifyError {
-    /// Too many wait already; the caller may try again later.
-    #[error("more than {QUEUE_MAX} notifications wait for the kernel")]
-    Full,
-    /// The mount is gone, and its caches with it.
-    #[error("the mount is gone")]
-    Unmounted,
+/// Files with other content, of which the kernel has not heard.
+#[derive(Debug, Default)]
+struct Changed(Mutex<BTreeSet<Inode>>);
+
+impl Changed {
+    fn add(&self, inode: Inode) {
+        self.0.lock().insert(inode);
+    }
+
+    fn take(&self) -> Option<Inode> {
+        self.0.lock().pop_first()
+    }
 }
 
 /// Asks the kernel to send again what a process took that is dead now. No request waits for that,
@@ -77,7 +91,7 @@ pub(crate) fn ask_again(device: &SharedDevFuse) -> std::io::Result<()> {
     device.send(&[IoSlice::new(&header)])
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Notification {
     /// Attributes and content.
     Inode(Inode),
@@ -91,8 +105,10 @@ enum Notification {
 #[derive(Debug)]
 enum Queued {
     One(Notification),
-    /// One whose sender waits until the kernel has acted on it.
-    Awaited(Notification, oneshot::Sender<()>),
+    /// One or more of [`Changed`].
+    Changed,
+    /// One whose sender waits until the kernel has acted on it, and on all before it, or who waits for these alone.
+    Awaited(Option<Notification>, oneshot::Sender<()>),
     /// What shall be given back.
     Held(Vec<HeldFile>),
 }
@@ -101,75 +117,92 @@ impl Notifier {
     /// Starts the thread that sends. It ends with the last notifier.
     pub(crate) fn start(device: &SharedDevFuse, expires_names: bool) -> std::io::Result<Self> {
         let (queue, waiting) = sync_channel(QUEUE_MAX);
-        let device = std::sync::Arc::downgrade(device);
+        let device = Arc::downgrade(device);
+        let changed = Arc::<Changed>::default();
+        let of_thread = Arc::clone(&changed);
         thread::Builder::new()
             .name("fuse-notify".into())
-            .spawn(move || send_all(&waiting, &device))?;
+            .spawn(move || send_all(&waiting, &of_thread, &device))?;
         Ok(Self {
             queue,
+            changed,
             expires_names,
         })
     }
 
-    /// Attributes and content of a file may have changed: nothing cached is believed any more.
-    pub fn content_changed(&self, inode: Inode) -> Result<(), NotifyError> {
-        self.queue(Queued::One(Notification::Inode(inode)))
-    }
-
-    /// The same, and waits until the kernel keeps nothing of it, at most for [`DROP_WAIT_MAX`]. Not for who holds up
+    /// Tells that the content of a file is another one, and waits until the kernel keeps nothing of it, at most for [`DROP_WAIT_MAX`]. Not for who holds up
     /// a READ or WRITE through the page cache meanwhile: the kernel waits for those.
     pub(crate) async fn drop_content(&self, inode: Inode) {
-        let (dropped, done) = oneshot::channel();
-        let queued = Queued::Awaited(Notification::Inode(inode), dropped);
-        if self.queue(queued).is_ok() {
-            // The notification goes on, and whoever reads meanwhile may see what was there before.
-            let _ = clock::deadline(DROP_WAIT_MAX, done).await;
-        }
+        // The notification goes on, and whoever reads meanwhile may see what was there before.
+        self.acted_on(Some(Notification::Inode(inode))).await;
     }
 
-    fn queue(&self, queued: Queued) -> Result<(), NotifyError> {
-        self.queue.try_send(queued).map_err(|error| match error {
-            TrySendError::Full(_) => NotifyError::Full,
-            TrySendError::Disconnected(_) => NotifyError::Unmounted,
-        })
+    /// Waits until the kernel keeps nothing that the volume said before is not true, at most as long.
+    pub(crate) async fn told(&self) {
+        self.acted_on(None).await;
+    }
+
+    /// Waits until the kernel has acted on all that it was to hear of, and then on this.
+    async fn acted_on(&self, notification: Option<Notification>) {
+        let acted_on = async {
+            loop {
+                let (acted, done) = oneshot::channel();
+                let queued = Queued::Awaited(notification.clone(), acted);
+                match self.queue.try_send(queued) {
+                    Ok(()) => return drop(done.await),
+                    Err(TrySendError::Full(_)) => clock::sleep(ROOM_WAIT).await,
+                    // Without a mount nobody acts.
+                    Err(TrySendError::Disconnected(_)) => return,
+                }
+            }
+        };
+        let _ = clock::deadline(DROP_WAIT_MAX, acted_on).await;
+    }
+
+    /// Returns whether there was a place for it. A mount that is gone has no caches.
+    fn queue(&self, queued: Queued) -> bool {
+        self.queue.try_send(queued).is_ok()
     }
 }
 
 impl Watcher for Notifier {
     fn references_wanted(&self, held: Vec<HeldFile>) {
         // What cannot be asked for now is asked for again.
-        let _ = self.queue(Queued::Held(held));
+        self.queue(Queued::Held(held));
     }
 
     fn content_changed(&self, inode: Inode) {
-        // What cannot be told goes at the next open.
-        let _ = Self::content_changed(self, inode);
+        self.changed.add(inode);
+        // In a full queue there is something behind which it is looked at.
+        self.queue(Queued::Changed);
     }
 
     fn attributes_changed(&self, inode: Inode) {
-        // What cannot be told is believed as long as it may be.
-        let _ = self.queue(Queued::One(Notification::Attributes(inode)));
+        self.queue(Queued::One(Notification::Attributes(inode)));
     }
 
     fn name_changed(&self, parent: Inode, name: &FileName) {
         if self.expires_names {
-            // As above.
-            let _ = self.queue(Queued::One(Notification::Expire(parent, name.clone())));
+            self.queue(Queued::One(Notification::Expire(parent, name.clone())));
         }
     }
 }
 
-fn send_all(waiting: &Receiver<Queued>, device: &WeakDevFuse) {
+fn send_all(waiting: &Receiver<Queued>, changed: &Changed, device: &WeakDevFuse) {
     let mut prunes = true;
     while let Ok(queued) = waiting.recv() {
         let Some(device) = device.upgrade() else {
             return;
         };
+        while let Some(inode) = changed.take() {
+            drop(Notification::Inode(inode).send(&device));
+        }
         match queued {
             // ENOENT: the kernel does not cache it, which is as good.
             Queued::One(notification) => drop(notification.send(&device)),
+            Queued::Changed => {}
             Queued::Awaited(notification, done) => {
-                drop(notification.send(&device));
+                drop(notification.map(|notification| notification.send(&device)));
                 // Who waited may have gone.
                 let _ = done.send(());
             }
@@ -251,6 +284,25 @@ fn entry(parent: Inode, name: &FileName, flags: u32) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever had a file open or mapped went on with its old pages.
+    #[test]
+    fn content_that_changed_is_told_however_much_waits() {
+        let (queue, waiting) = sync_channel(QUEUE_MAX);
+        let notifier = Notifier {
+            queue,
+            changed: Arc::default(),
+            expires_names: true,
+        };
+        let inodes = || (2..20_000).map(Inode);
+        inodes().for_each(|inode| notifier.attributes_changed(inode));
+        for _ in 0..2 {
+            inodes().for_each(|inode| notifier.content_changed(inode));
+        }
+        assert_eq!(waiting.try_iter().count(), QUEUE_MAX);
+        let told = std::iter::from_fn(|| notifier.changed.take());
+        assert!(told.eq(inodes()));
+    }
 
     #[test]
     fn a_prune_that_failed_in_passing_is_asked_for_again() {

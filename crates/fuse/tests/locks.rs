@@ -7,12 +7,14 @@ mod support;
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{BufRead, BufReader, Write},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     sync::Arc,
     thread,
 };
 
+use penstock_vfs::{Inode, Watcher};
 use support::{MemoryVolume, TestMount, can_mount, pause};
 
 /// A program that locks ranges of a file as it is told: `lock KIND START LENGTH`, `try ...`, `close`.
@@ -248,4 +250,32 @@ fn a_lock_that_belongs_to_what_is_open_ends_with_it() {
     let ended = python.args(["-c", SCRIPT]).arg(&paths[0]).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success(), "{said}");
+}
+
+#[test]
+fn who_gets_a_lock_reads_nothing_that_the_kernel_kept_of_what_was_before() {
+    if !can_mount() {
+        return;
+    }
+    let volume = MemoryVolume::with_locks();
+    let inode = volume.add_file("file", b"before".to_vec());
+    let mount = TestMount::new(Arc::clone(&volume) as _);
+    let file = File::open(mount.path("file")).unwrap();
+    let read = || {
+        let mut bytes = [0; 6];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    assert_eq!(&read(), b"before");
+    volume.replace(inode, b"behind".to_vec());
+    assert_eq!(&read(), b"before", "cached");
+    // The kernel is told of much else first.
+    let session = mount.session();
+    let notifier = session.notifier();
+    for _ in 0..4000 {
+        notifier.attributes_changed(Inode(4711));
+    }
+    notifier.content_changed(inode);
+    file.lock_shared().unwrap();
+    assert_eq!(&read(), b"behind");
 }

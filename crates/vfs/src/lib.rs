@@ -21,7 +21,9 @@ mod watcher;
 pub use disk::Disk;
 pub use features::Features;
 pub use identity::{Identity, Owner};
-pub use locks::{Lock, LockFamily, LockMode, LockOwner, LockTable, Locks, Waiting};
+pub use locks::{
+    HeldLocks, Lock, LockFamily, LockMode, LockOwner, LockTable, Locks, Waiting, Waits,
+};
 pub use node_id::NodeId;
 pub use permission::AccessMask;
 pub use types::{

@@ -1,10 +1,12 @@
 //! Locks of files, advisory as those of fcntl(2) and flock(2).
 //!
 //! A volume that one process serves alone, and that wants the same locks to be seen through every door, has
-//! one [`LockTable`]. A volume that many machines serve implements [`Locks`] over what they share. Where a
-//! volume has no locks a kernel keeps those of its own programs.
+//! one [`LockTable`]. A volume that many machines serve implements [`Locks`] over what they share, with [`HeldLocks`] and
+//! [`Waits`]. Where a volume has no locks a kernel keeps those of its own programs.
 
+mod held;
 mod table;
+mod waits;
 
 use std::ops::Range;
 
@@ -13,7 +15,9 @@ use penstock_base::FsResult;
 
 use crate::Inode;
 
+pub use held::HeldLocks;
 pub use table::LockTable;
+pub use waits::Waits;
 
 /// Who holds a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

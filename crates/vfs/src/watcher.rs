@@ -32,7 +32,7 @@ pub trait Watcher: Send + Sync + fmt::Debug {
     fn references_wanted(&self, held: Vec<HeldFile>);
 
     /// The file holds something else than the door was given of it. What the door keeps of the content goes
-    /// soon, or at the next open if that keeps nothing.
+    /// soon, whatever else it is told.
     fn content_changed(&self, inode: Inode);
 
     /// Owner, mode, times, size or links of the file are others than the door was given, and its content is the same.

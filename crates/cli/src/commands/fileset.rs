@@ -1,4 +1,4 @@
-//! `penstock fileset create|attach|list|info|check|gc|snapshot|rekey|destroy`: the life of a file system.
+//! `penstock fileset create|attach|list|info|check|gc|snapshot|sessions|rekey|destroy`: the life of a file system.
 
 mod attach;
 mod check;
@@ -8,6 +8,7 @@ mod gc;
 mod info;
 mod list;
 mod rekey;
+mod sessions;
 pub(crate) mod snapshot;
 
 use std::{path::PathBuf, sync::Arc};
@@ -23,7 +24,7 @@ use crate::{
     encryption::{self, Known},
     environment::Environment,
     failure::{Failure, Outcome},
-    filesets::{self, Fileset, OpenedFileset, Record},
+    filesets::{self, Company, Fileset, OpenedFileset, Record},
     options::{Scope, Values},
 };
 
@@ -36,7 +37,8 @@ pub(crate) fn command() -> Command {
         .long_about(
             "A fileset is a whole POSIX file system: its data lies in a bucket, its metadata in a \
              directory of this machine and, with --durability=store, in the bucket too, from which \
-             `attach` brings it up on another machine, or, with --engine, in a database of yours; else \
+             `attach` brings it up on another machine, or, with --engine, in a database of yours, \
+             which any number of machines attach and mount at the same time; else \
              that directory is to be backed up, for without it the data is of no use. `penstock mount fileset://NAME MOUNTPOINT` mounts it. \
              Options that lead to the store, such as --region and --endpoint, are kept with it; \
              credentials and --proxy are not. With --encryption-key-file or --encryption-key-command \
@@ -51,6 +53,7 @@ pub(crate) fn command() -> Command {
         .subcommand(check::command())
         .subcommand(gc::command())
         .subcommand(snapshot::command())
+        .subcommand(sessions::command())
         .subcommand(rekey::command())
         .subcommand(destroy::command())
 }
@@ -64,6 +67,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         Some(("check", matches)) => check::run(matches, environment),
         Some(("gc", matches)) => gc::run(matches, environment),
         Some(("snapshot", matches)) => snapshot::run(matches, environment),
+        Some(("sessions", matches)) => sessions::run(matches, environment),
         Some(("rekey", matches)) => rekey::run(matches, environment),
         Some(("destroy", matches)) => destroy::run(matches, environment),
         _ => Err(Failure::usage(
@@ -159,15 +163,16 @@ async fn readable(
     ))
 }
 
-/// A fileset that nobody has mounted, opened with its key.
+/// A fileset that this machine has not mounted, opened with its key.
 async fn opened(
     fileset: &Fileset,
     record: &Record,
     way: (&Values, &Look),
+    company: Company,
 ) -> Outcome<OpenedFileset> {
     let bucket = readable(fileset, record, way).await?;
     let ways = (&bucket, Arc::clone(&bucket));
-    fileset.open(record, MEMORY, ways).await
+    fileset.open(record, (MEMORY, company), ways).await
 }
 
 /// What came of the work with an engine, which ends with it.

@@ -12,7 +12,7 @@ use crate::{
     encryption::{self, Known},
     explain,
     failure::{Failure, Outcome},
-    filesets::{self, Fileset, Record},
+    filesets::{self, Company, Fileset, Record},
     options::{Group, OptionSpec, Values, table},
     predecessors::Predecessors,
     resources::Resources,
@@ -136,7 +136,8 @@ pub(super) async fn open(
             "give more with --memory",
         )
     })?;
-    let opened = fileset.open(&record, memory, (&bucket, store)).await?;
+    let with = (memory, Company::Others);
+    let opened = fileset.open(&record, with, (&bucket, store)).await?;
     let settings = TransferSettings::default();
     let transfer = Transfer::with_settings(opened.store, pool, settings, &registry);
     let volume = FilesetVolume::open_with(opened.engine, transfer, opened.spool).await;

@@ -4,8 +4,9 @@
 //! is needed, or one of the files in it came and went already while others are on their way. Who stores something
 //! holds an [`Uncommitted`] until its operation is made, and nobody deletes what is held. Who wants to delete asks
 //! [`Objects::uncommitted`] *before* it looks at the metadata: an object that is not held then is referred to by
-//! then, or never will be. That is so of objects that nobody adds to: one in the spool must be sealed before
-//! ([`Spool::due`]), and is left to who uploads.
+//! then, or never will be. Younger objects are held in that answer, too: one of the files in such an object can come and go
+//! before the look, and another one come behind it. That is so of objects that nobody adds to: one in the spool must be
+//! sealed before ([`Spool::due`]), and is left to who uploads.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -32,6 +33,22 @@ use crate::{
 
 /// Objects that are held, and by how many.
 type Held = Arc<Mutex<HashMap<ObjectId, usize>>>;
+
+/// Objects that must not be deleted whatever the metadata says.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    held: HashSet<ObjectId>,
+    writer: u64,
+    /// The last object that there was.
+    last: u64,
+}
+
+impl UnderWay {
+    /// Whether an object is one of them. One that is younger than the answer is.
+    pub(crate) fn contains(&self, object: &ObjectId) -> bool {
+        self.held.contains(object) || object.writer == self.writer && object.number > self.last
+    }
+}
 
 /// An object to which the metadata does not refer yet. It is not deleted as long as somebody has this.
 #[derive(Debug)]
@@ -128,7 +145,11 @@ impl Objects {
     }
 
     fn new_object(&self) -> Uncommitted {
-        self.hold(self.new_id())
+        // Whoever asks what is held hears of a number or of its object.
+        let mut held = self.held.lock();
+        let object = self.new_id();
+        held.insert(object, 1);
+        self.uncommitted_object(object)
     }
 
     fn new_id(&self) -> ObjectId {
@@ -138,9 +159,18 @@ impl Objects {
         }
     }
 
+    /// Who stores new objects.
+    pub(crate) fn writer(&self) -> u64 {
+        self.writer
+    }
+
     /// Keeps an object from being deleted.
     pub(crate) fn hold(&self, object: ObjectId) -> Uncommitted {
         *self.held.lock().entry(object).or_default() += 1;
+        self.uncommitted_object(object)
+    }
+
+    fn uncommitted_object(&self, object: ObjectId) -> Uncommitted {
         Uncommitted {
             object,
             held: Arc::clone(&self.held),
@@ -148,8 +178,18 @@ impl Objects {
     }
 
     /// Objects that must not be deleted whatever the metadata says. Asked for before looking there.
-    pub(crate) fn uncommitted(&self) -> HashSet<ObjectId> {
-        self.held.lock().keys().copied().collect()
+    pub(crate) fn uncommitted(&self) -> UnderWay {
+        let held = self.held.lock();
+        UnderWay {
+            held: held.keys().copied().collect(),
+            writer: self.writer,
+            last: self.last.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Those of them that there are.
+    pub(crate) fn held(&self) -> HashSet<ObjectId> {
+        self.uncommitted().held
     }
 
     /// Receives a range of a run, counted from the beginning of the run.

@@ -239,7 +239,7 @@ impl Spool {
     }
 
     /// Begins an upload, if one is due at `now` and there is room for it. Objects that are `held` are not due: see
-    /// [`super::Objects::uncommitted`], which is asked when no run can be added any more to what is sealed.
+    /// [`super::Objects::held`], which is asked when no run can be added any more to what is sealed.
     pub(crate) fn due(
         &self,
         now: Instant,

@@ -13,6 +13,7 @@
 //! | `known` | what is known of the database, within bounds |
 //! | `feed` | what others changed, in its order |
 //! | `worker` | makes operations durable, in groups, one after the other; sends again what may be lost |
+//! | `pulse` | says that this session is alive, and knows how long it certainly is |
 //! | `lives`, `peers` | which sessions there are, and what is told of them |
 //! | `session`, `readers` | connections, and the trips on them |
 //! | `snapshot` | a look at all keys, page by page, that keeps none of them |
@@ -36,6 +37,7 @@ mod known;
 mod lives;
 mod password;
 mod peers;
+mod pulse;
 mod readers;
 mod session;
 mod snapshot;
@@ -59,13 +61,14 @@ use penstock_base::{
 };
 use tokio::task::JoinHandle;
 
-pub use self::{address::PostgresAddress, password::password_in};
+pub use self::{address::PostgresAddress, password::password_in, peers::PostgresSessions};
 use self::{
-    feed::Feed,
+    feed::{Feed, Point},
     known::Known,
     lives::Lives,
+    pulse::{Life, Pulse, awake},
     readers::Readers,
-    session::{Connector, Session, Writer},
+    session::{Connector, Own, Session, Writer, over},
     state::{Mode, Ran, State},
     worker::{BEATS, Shared, Worker},
 };
@@ -112,7 +115,13 @@ impl PostgresSettings {
     pub const LEASE: Duration = Duration::from_secs(30);
 
     fn connector(&self) -> EngineResult<Connector> {
-        run_blocking(|| Connector::new(&self.address, self.password.as_ref(), self.identity))
+        run_blocking(|| {
+            Connector::new(
+                &self.address,
+                self.password.as_ref(),
+                (self.identity, self.lease),
+            )
+        })
     }
 
     fn lock(&self) -> EngineResult<DirectoryLock> {
@@ -193,7 +202,7 @@ pub struct PostgresEngine {
 }
 
 impl PostgresEngine {
-    /// Makes the tables of a new file system. Fails with `Fenced` where there are some.
+    /// Makes the tables of a new file system. Fails with `Fenced` where there are some already.
     pub async fn create(settings: &PostgresSettings) -> EngineResult<Self> {
         let way = Way::to(settings).await?;
         way.session.all(&way.connector.statements.create()).await?;
@@ -210,7 +219,8 @@ impl PostgresEngine {
     pub async fn attach(settings: &PostgresSettings) -> EngineResult<Self> {
         let way = Way::to(settings).await?;
         for (record, _) in way.session.sessions().await? {
-            way.session.end(record.id.0.cast_signed(), None).await?;
+            let id = record.id.0.cast_signed();
+            way.session.end_other(id, None).await?;
         }
         Self::begin(settings, way).await
     }
@@ -223,20 +233,29 @@ impl PostgresEngine {
         } = way;
         let machine = run_blocking(|| settings.machine())?;
         let own = session.begin(machine, &own_name()).await?;
-        let granted = ask(&session, own, settings).await;
-        let Ok((mode, at)) = granted else {
-            session.end(own, None).await?;
-            return Err(granted.err().unwrap_or(EngineError::NOT_RUN));
+        let granted = match ask(&session, own, settings).await {
+            Ok(granted) => Writer::connect(&connector)
+                .await
+                .map(|writer| (granted, writer)),
+            Err(error) => Err(error),
         };
-        let writer = Writer::connect(&connector).await?;
-        let state = State::new(mode, Known::new(settings.memory as usize), Feed::new(at));
+        let ((mode, seen, life), writer) = match granted {
+            Ok(granted) => granted,
+            Err(error) => {
+                // One that cannot be told now is ended by others.
+                let _ = session.end(own).await;
+                return Err(error);
+            }
+        };
+        let state = State::new(mode, Known::new(settings.memory as usize), Feed::new(seen));
         let readers = Readers::new(connector.clone(), settings.connections);
-        let life = (own, settings.patience);
+        let life = (own, life, settings.patience);
         let shared = Arc::new(Shared::new(connector, (state, readers), life));
-        let worker = Worker::new(Arc::clone(&shared), writer, settings.lease);
+        let pulse = Pulse::new(Arc::clone(&shared), session);
+        let worker = Worker::new(Arc::clone(&shared), writer).run(pulse);
         Ok(Self {
             shared,
-            worker: Mutex::new(Some(tokio::spawn(worker.run()))),
+            worker: Mutex::new(Some(tokio::spawn(worker))),
             lock: Mutex::new(Some(lock)),
         })
     }
@@ -246,32 +265,39 @@ impl PostgresEngine {
         self.sync().await?;
         let connector = self.shared.connector.clone();
         let (since, patience) = (self.shared.since(), self.shared.patience);
-        run_blocking(|| snapshot::look(connector, (since, patience), query))
+        let news = run_blocking(|| snapshot::look(connector, (since, patience), query))?;
+        if let Some(news) = news {
+            self.shared.learn(|state| state.go_on(news));
+        }
+        Ok(())
     }
 }
 
-/// Asks to have the keys alone, and waits for one who has them to let others in. Returns how this session has them, and
-/// the latest change.
+/// Asks to have the keys alone, and waits for one who has them to let others in. Returns how this session has them, the
+/// latest change, and how long it lives.
 async fn ask(
     session: &Session,
-    own: i64,
+    own: Own,
     settings: &PostgresSettings,
-) -> EngineResult<(Mode, i64)> {
+) -> EngineResult<(Mode, Point, Life)> {
     let began = clock::now();
-    let mut lives = Lives::of(own, settings.lease);
-    let mut next_look = began;
+    let mut lives = Lives::of(own.id, settings.lease);
+    let (mut next_beat, mut sent) = (began, awake());
     loop {
-        if clock::now() >= next_look {
+        if clock::now() >= next_beat {
+            next_beat = clock::now() + settings.lease / BEATS;
+            sent = beat(session, own).await?;
             let others = lives.look(session).await?;
-            if others.is_one_alive && !settings.is_shared {
+            // Of two that came at the same time the earlier one goes on.
+            if others.is_earlier_alive && !settings.is_shared {
                 return Err(EngineError::Fenced("another machine has it".to_owned()));
             }
-            next_look = clock::now() + settings.lease / BEATS;
         }
-        let (alone, at) = session.ask(own).await?;
+        let (alone, seen) = session.ask(own).await?;
+        let life = || Life::new(settings.lease, sent);
         match alone {
-            Some(alone) if alone == own => return Ok((Mode::Alone, at)),
-            None if settings.is_shared => return Ok((Mode::Shared, at)),
+            Some(alone) if alone == own.id => return Ok((Mode::Alone, seen, life())),
+            None if settings.is_shared => return Ok((Mode::Shared, seen, life())),
             _ => {}
         }
         // One that is dead is over by then.
@@ -281,6 +307,15 @@ async fn ask(
             ));
         }
         clock::sleep(ASK_INTERVAL).await;
+    }
+}
+
+/// Says that a session is alive that took nothing in so far, and returns when that was sent.
+async fn beat(session: &Session, own: Own) -> EngineResult<Duration> {
+    let sent = awake();
+    match session.beat(own, 0).await? {
+        true => Ok(sent),
+        false => Err(over()),
     }
 }
 
@@ -321,7 +356,7 @@ async fn warn_of(session: &Session) {
 impl Debug for PostgresEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PostgresEngine")
-            .field("session", &self.shared.session)
+            .field("session", &self.shared.own.id)
             .finish_non_exhaustive()
     }
 }
@@ -338,9 +373,10 @@ impl Drop for PostgresEngine {
 impl Engine for PostgresEngine {
     async fn run_query(&self, query: Query<'_>) -> EngineResult<()> {
         for misses in 0..MISSES_MAX {
-            let ran = self.shared.read().look(query)?;
+            let ran = self.shared.look(query)?;
             match ran {
-                Ran::Missed(want) => self.shared.fetch(want, misses).await?,
+                Ran::Missed(want) => drop(self.shared.fetch(want, misses).await?),
+                Ran::Uncertain => self.shared.certain().await?,
                 _ => return Ok(()),
             }
         }

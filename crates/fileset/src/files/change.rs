@@ -7,47 +7,33 @@ use penstock_vfs::{Allocation, Inode, Position, Seek};
 
 use super::{File, Files};
 use crate::{
-    engine::{query, transact},
-    operations::{self, Edit, FileChange, SizeChange, Step},
+    engine::transact,
+    operations::{self, Condition, Cut, Edit, FileChange, SizeChange, Step},
     schema::BLOCK_SIZE,
     snapshots,
 };
 
-/// What size a file is to get.
-#[derive(Debug, Clone, Copy)]
-enum NewSize {
-    Exactly(u64),
-    /// This unless it is longer by then.
-    AtLeast(u64),
+/// A size that a file is to get.
+#[derive(Debug, Clone)]
+pub(crate) struct NewSize {
+    pub(crate) size: u64,
+    /// As for a write.
+    pub(crate) drops_set_id: bool,
+    /// What must be so then.
+    pub(crate) condition: Option<Condition>,
 }
 
 impl Files {
     /// Gives a file another size. A long one is cut from its end in steps, each of which leaves a file that is
-    /// shorter than before. `drops_set_id` as for a write. Goes on if it is dropped.
-    pub(crate) async fn resize(
-        self: &Arc<Self>,
-        inode: Inode,
-        size: u64,
-        drops_set_id: bool,
-    ) -> FsResult<()> {
-        self.change_size(inode, NewSize::Exactly(size), drops_set_id)
-            .await
-    }
-
-    async fn change_size(
-        self: &Arc<Self>,
-        inode: Inode,
-        new: NewSize,
-        drops_set_id: bool,
-    ) -> FsResult<()> {
-        let (NewSize::Exactly(size) | NewSize::AtLeast(size)) = new;
-        if size > i64::MAX as u64 {
+    /// shorter than before. Goes on if it is dropped.
+    pub(crate) async fn resize(self: &Arc<Self>, inode: Inode, new: NewSize) -> FsResult<()> {
+        if new.size > i64::MAX as u64 {
             return Err(FsError::FileTooLarge);
         }
         let file = self.pin(inode).await?;
         let files = Arc::clone(self);
         let resized = tokio::spawn(async move {
-            let outcome = files.resize_pinned(&file, new, drops_set_id).await;
+            let outcome = files.resize_pinned(&file, new).await;
             files.unpin(inode);
             outcome
         });
@@ -58,57 +44,55 @@ impl Files {
         })
     }
 
-    async fn resize_pinned(
-        self: &Arc<Self>,
-        file: &File,
-        new: NewSize,
-        drops_set_id: bool,
-    ) -> FsResult<()> {
+    async fn resize_pinned(self: &Arc<Self>, file: &File, new: NewSize) -> FsResult<()> {
         let _turn = file.turn.lock().await;
         let now = clock::wall_time();
-        let (size, before) = {
-            let mut pending = file.pending.lock();
-            let size = match new {
-                NewSize::AtLeast(size) if size <= pending.size() => return Ok(()),
-                NewSize::Exactly(size) | NewSize::AtLeast(size) => size,
-            };
-            (size, pending.resize(size, now))
-        };
+        let before = file.pending.lock().resize(new.size, now);
         let change = FileChange {
-            // What is pending brings the size along when it is saved.
-            size: Some(match before.is_dirty {
-                true => SizeChange::AtMost(size),
-                false => SizeChange::To(size),
+            size: Some(match before.is_dirty && !self.is_shared {
+                // What is pending brings the size along when it is saved.
+                true => SizeChange::AtMost(new.size),
+                false => SizeChange::To(new.size),
             }),
             modified: Some(now),
             changed: Some(now),
-            drops_set_id,
+            drops_set_id: new.drops_set_id,
         };
-        let outcome = self.cut(file.inode, size, change).await;
+        let cut = Cut {
+            inode: file.inode,
+            size: new.size,
+            from: new.size,
+            change,
+            condition: new.condition,
+        };
+        let outcome = self.cut(cut).await;
         if outcome.is_err() {
             let saved = self.size(file.inode).await.unwrap_or(before.size);
             file.pending.lock().undo_resize(before, saved);
         }
         // Whoever looked at the metadata meanwhile may have seen what is cut now.
         file.pending.lock().moved();
+        self.learn_size_behind(file).await;
         outcome
     }
 
-    async fn cut(self: &Arc<Self>, inode: Inode, size: u64, change: FileChange) -> FsResult<()> {
-        let beyond = size..u64::MAX;
-        let look = |reads: &dyn crate::engine::Reads| {
-            operations::clearing(reads, inode, &beyond, usize::MAX)
-        };
-        let mut edits = query(&*self.engine, look).await?;
-        edits.reverse();
-        let change = move |step: &Step| match step.is_last {
-            true => change.clone(),
-            false => FileChange {
-                size: Some(SizeChange::AtMost(size.max(step.chunk * BLOCK_SIZE))),
-                ..FileChange::default()
-            },
-        };
-        self.edit((inode, edits), change, |_| ()).await
+    async fn cut(self: &Arc<Self>, mut cut: Cut) -> FsResult<()> {
+        let mut left = Vec::new();
+        loop {
+            let step = cut.clone();
+            let done = transact(&*self.engine, move |transaction| {
+                operations::cut(transaction, &step)
+            });
+            let done = done.await?;
+            self.fold_behind(cut.inode, &done.step.crowded);
+            if done.step.is_last && cut.from == cut.size {
+                return Ok(());
+            }
+            left.truncate(left.partition_point(|chunk: &u64| chunk * BLOCK_SIZE < cut.from));
+            left.extend(done.left);
+            cut.from = operations::next_cut(cut.size, &left);
+            cut.condition = None;
+        }
     }
 
     /// Makes edits in their order, in as many operations as they need. `change` says what else changes with each step;
@@ -156,11 +140,10 @@ impl Files {
             if clears {
                 files.punch(&file, range.clone()).await?;
             }
-            if keeps_size || file.pending.lock().size() >= range.end {
-                return Ok(());
+            match keeps_size {
+                true => Ok(()),
+                false => files.grow(&file, range.end).await,
             }
-            let size = NewSize::AtLeast(range.end);
-            files.change_size(file.inode, size, false).await
         });
         allocated.await.unwrap_or_else(|_| {
             Err(FsError::Io(
@@ -182,20 +165,41 @@ impl Files {
     }
 
     async fn punch_saved(self: &Arc<Self>, inode: Inode, range: &Range<u64>) -> FsResult<()> {
-        let look = |reads: &dyn crate::engine::Reads| {
-            operations::clearing(reads, inode, range, usize::MAX)
-        };
-        let edits = query(&*self.engine, look).await?;
-        if edits.is_empty() {
+        let (now, mut rest) = (clock::wall_time(), range.clone());
+        loop {
+            let range = rest.clone();
+            let step = transact(&*self.engine, move |transaction| {
+                operations::punch(transaction, inode, &range, now)
+            });
+            let step = step.await?;
+            self.fold_behind(inode, &step.crowded);
+            if step.is_last {
+                return Ok(());
+            }
+            rest.start = (step.chunk + 1) * BLOCK_SIZE;
+        }
+    }
+
+    /// Makes a file at least so long.
+    async fn grow(&self, file: &File, size: u64) -> FsResult<()> {
+        let is_known = || file.pending.lock().size() >= size && !self.is_shared;
+        if is_known() {
             return Ok(());
         }
-        let now = clock::wall_time();
-        let change = move |_: &Step| FileChange {
-            modified: Some(now),
-            changed: Some(now),
-            ..FileChange::default()
-        };
-        self.edit((inode, edits), change, |_| ()).await
+        let _turn = file.turn.lock().await;
+        if is_known() {
+            return Ok(());
+        }
+        let (inode, now) = (file.inode, clock::wall_time());
+        let grown = transact(&*self.engine, move |transaction| {
+            operations::grow(transaction, inode, size, now)
+        });
+        grown.await?;
+        file.pending.lock().grow(size, now);
+        match self.is_shared {
+            true => self.learn_size(file).await.map(drop),
+            false => Ok(()),
+        }
     }
 
     /// The next place that is written, or that is not. What is pending is saved first, and so has extents.

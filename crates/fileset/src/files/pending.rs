@@ -24,7 +24,8 @@ pub(super) type Pieces = BTreeMap<u64, Bytes>;
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     pub(super) pieces: Vec<Piece>,
-    pub(super) size: u64,
+    /// The file is at least so long.
+    pub(super) reach: u64,
     pub(super) modified: Option<SystemTime>,
     pub(super) drops_set_id: bool,
 }
@@ -38,10 +39,16 @@ pub(crate) struct Overruled {
     pub(crate) set_id: bool,
 }
 
-/// See the module. The size is that of the file as everybody sees it.
+/// See the module. The size is that of the file as everybody here sees it: what the metadata says, or what is pending
+/// makes of it.
 #[derive(Debug)]
 pub(crate) struct Pending {
     size: u64,
+    /// Others change the file, too: the metadata is told of each cut at once, and a save says nothing of a size but what
+    /// its pieces need.
+    is_shared: bool,
+    /// What the next save makes of the size at least.
+    reach: u64,
     /// Whether the metadata has another size.
     is_resized: bool,
     modified: Option<SystemTime>,
@@ -51,6 +58,8 @@ pub(crate) struct Pending {
     memory: Option<Reservation>,
     /// What a save is putting into the bucket, below `pieces`.
     saving: Option<Saving>,
+    /// A close said that what is pending could not be saved.
+    is_told: bool,
     /// Moves when what a reader found elsewhere may not be true any more.
     changes: u64,
 }
@@ -62,6 +71,7 @@ struct Saving {
     bytes: u64,
     memory: Option<Reservation>,
     modified: Option<SystemTime>,
+    reach: u64,
 }
 
 /// What a change of size took away, until the metadata has made it, too.
@@ -70,6 +80,7 @@ pub(super) struct Before {
     pieces: Pieces,
     memory: Option<Reservation>,
     pub(super) size: u64,
+    reach: u64,
     is_resized: bool,
     modified: Option<SystemTime>,
     /// Something is pending still.
@@ -87,9 +98,11 @@ pub(super) struct Seen {
 }
 
 impl Pending {
-    pub(super) fn new(size: u64) -> Self {
+    pub(super) fn new(size: u64, is_shared: bool) -> Self {
         Self {
             size,
+            is_shared,
+            reach: 0,
             is_resized: false,
             modified: None,
             drops_set_id: false,
@@ -97,6 +110,7 @@ impl Pending {
             bytes: 0,
             memory: None,
             saving: None,
+            is_told: false,
             changes: 0,
         }
     }
@@ -127,13 +141,34 @@ impl Pending {
     }
 
     pub(super) fn show(&self, attributes: &mut Attributes) {
-        attributes.size = self.size;
         let saving = self.saving.as_ref();
+        attributes.size = match self.is_shared {
+            true => attributes.size.max(self.all_reach()),
+            false => self.size,
+        };
         attributes.allocated += self.bytes + saving.map_or(0, |saving| saving.bytes);
-        if let Some(modified) = self.modified.or(saving.and_then(|saving| saving.modified)) {
+        if let Some(modified) = self.shown_modified() {
             attributes.modified = modified;
             attributes.changed = attributes.changed.max(modified);
         }
+    }
+
+    /// When what is not saved was written last.
+    pub(super) fn shown_modified(&self) -> Option<SystemTime> {
+        let saving = self.saving.as_ref();
+        self.modified.or(saving.and_then(|saving| saving.modified))
+    }
+
+    /// What saves make of the size at least.
+    fn all_reach(&self) -> u64 {
+        let saving = self.saving.as_ref().map_or(0, |saving| saving.reach);
+        self.reach.max(saving)
+    }
+
+    /// Where the last piece ends.
+    fn pieces_end(&self) -> u64 {
+        let last = self.pieces.last_key_value();
+        last.map_or(0, |(offset, piece)| offset + piece.len() as u64)
     }
 
     /// Adds what was written, for which `memory` pays.
@@ -154,8 +189,10 @@ impl Pending {
         self.pieces.insert(start, piece);
         self.give_back_memory();
         self.size = self.size.max(end);
+        self.reach = self.reach.max(end);
         self.is_resized = true;
         self.modified = Some(now);
+        self.is_told = false;
     }
 
     /// Somebody who is not root wrote.
@@ -169,11 +206,16 @@ impl Pending {
             pieces: self.punch(size..u64::MAX),
             memory: None,
             size: self.size,
+            reach: self.reach,
             is_resized: self.is_resized,
             modified: self.modified,
             is_dirty: !self.pieces.is_empty(),
         };
         self.size = size;
+        self.reach = match self.is_shared || !before.is_dirty {
+            true => self.pieces_end(),
+            false => size,
+        };
         self.is_resized = before.is_dirty;
         self.modified = before.is_dirty.then_some(now);
         if !before.is_dirty {
@@ -185,14 +227,8 @@ impl Pending {
     /// The size was not changed, or not all the way: the metadata says that it is `saved`. Only in one's turn.
     pub(super) fn undo_resize(&mut self, before: Before, saved: u64) {
         self.put_below(before.pieces, before.memory);
-        let size = if before.is_resized {
-            before.size
-        } else {
-            saved
-        };
-        let last = self.pieces.last_key_value();
-        let end = last.map_or(0, |(offset, piece)| offset + piece.len() as u64);
-        self.size = size.max(end);
+        self.reach = before.reach.max(self.pieces_end());
+        self.size = saved.max(self.reach);
         self.is_resized |= before.is_resized;
         self.modified = self.modified.or(before.modified);
     }
@@ -210,11 +246,22 @@ impl Pending {
         self.put_below(punched, None);
     }
 
-    /// The metadata says that the file has this size, and nothing is pending that knows better.
-    pub(super) fn load_size(&mut self, size: u64) {
-        if !self.is_unsaved() {
-            self.size = size;
+    /// The file is at least so long.
+    pub(super) fn grow(&mut self, size: u64, now: SystemTime) {
+        self.size = self.size.max(size);
+        self.modified = self.modified.map(|_| now);
+    }
+
+    /// The metadata said that the file has this size, when there had been so many `changes`. Returns whether that is
+    /// another one than was known, or `None` if it may have another one since.
+    pub(super) fn learn_size(&mut self, saved: u64, changes: u64) -> Option<bool> {
+        if self.changes != changes {
+            return None;
         }
+        let size = saved.max(self.all_reach());
+        let differs = std::mem::replace(&mut self.size, size) != size;
+        self.changes += u64::from(differs);
+        Some(differs)
     }
 
     /// When what the next save takes was written last.
@@ -257,6 +304,7 @@ impl Pending {
             bytes: std::mem::take(&mut self.bytes),
             memory: self.memory.take(),
             modified: self.modified.take(),
+            reach: std::mem::take(&mut self.reach),
         };
         let pieces = saving.pieces.iter();
         let pieces = pieces.map(|(offset, bytes)| Piece {
@@ -265,7 +313,7 @@ impl Pending {
         });
         let taken = Taken {
             pieces: pieces.collect(),
-            size: self.size,
+            reach: saving.reach,
             modified: saving.modified,
             drops_set_id: std::mem::take(&mut self.drops_set_id),
         };
@@ -289,6 +337,7 @@ impl Pending {
     /// What was taken is in the metadata.
     pub(super) fn saved(&mut self) {
         self.saving = None;
+        self.is_told &= self.is_unsaved();
         self.changes += 1;
     }
 
@@ -297,9 +346,26 @@ impl Pending {
         let saving = self.saving.take();
         let (pieces, memory) = saving.map_or((Pieces::new(), None), |it| (it.pieces, it.memory));
         self.put_below(pieces, memory);
+        self.reach = self.reach.max(taken.reach);
         self.is_resized = true;
         self.modified = self.modified.or(taken.modified);
         self.drops_set_id |= taken.drops_set_id;
+    }
+
+    /// A close says that what is pending could not be saved.
+    pub(super) fn told(&mut self) {
+        self.is_told = self.is_unsaved();
+    }
+
+    /// Whether a close said that what is pending could not be saved.
+    pub(super) fn is_told(&self) -> bool {
+        self.is_told
+    }
+
+    /// What is pending is lost. Only in one's turn.
+    pub(super) fn give_up(&mut self) {
+        drop(self.take());
+        self.saved();
     }
 
     /// Pieces are pending again, below those that are.
@@ -404,7 +470,7 @@ mod tests {
         #[test]
         fn what_was_written_last_is_seen(steps in prop::collection::vec((0u8..5, 0u64..80, 1u64..30), 1..40)) {
             let budget = MemoryBudget::new(16 << 20);
-            let (mut pending, mut model) = (Pending::new(0), vec![0; 200]);
+            let (mut pending, mut model) = (Pending::new(0, false), vec![0; 200]);
             let mut taken = None;
             for (number, (kind, start, length)) in steps.into_iter().enumerate() {
                 let (start_at, end) = (start as usize, (start + length) as usize);

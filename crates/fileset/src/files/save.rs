@@ -42,7 +42,9 @@ impl Files {
         }
         let file = handle.file;
         let memory = self.memory(&file, data.len() as u64).await?;
-        let drops_set_id = self.would_drop_set_id(by, &file).await?;
+        let has_set_id = by.uid != 0 && self.has_set_id(&file).await?;
+        // Elsewhere somebody may set it before this is saved.
+        let drops_set_id = has_set_id || by.uid != 0 && self.is_shared;
         let data = match data.len() < PINNED_MIN {
             true => Bytes::copy_from_slice(&data),
             false => data,
@@ -65,7 +67,7 @@ impl Files {
             }
             (offset, pending.is_much(self.pending_max()))
         };
-        if drops_set_id || is_much {
+        if has_set_id || is_much {
             self.save(&file).await?;
         }
         Ok(Written {
@@ -100,10 +102,8 @@ impl Files {
         reserved.unwrap_or(Err(FsError::OutOfMemory))
     }
 
-    async fn would_drop_set_id(&self, by: &Identity, file: &File) -> FsResult<bool> {
-        if by.uid == 0 {
-            return Ok(false);
-        }
+    /// Whether a write by somebody who is not root takes bits away.
+    async fn has_set_id(&self, file: &File) -> FsResult<bool> {
         let node = query(&*self.engine, |reads| operations::node(reads, file.inode)).await?;
         Ok(permission::without_set_id(node.permissions) != node.permissions)
     }
@@ -131,6 +131,7 @@ impl Files {
         match self.store(file, &taken).await {
             Ok(()) => {
                 file.pending.lock().saved();
+                self.learn_size_behind(file).await;
                 Ok(())
             }
             Err(error) => {
@@ -151,7 +152,7 @@ impl Files {
         edits.sort_by_key(Edit::chunk);
         // Size and times come with the first step: a crash behind it leaves a hole where the others are missing.
         let change = FileChange {
-            size: Some(SizeChange::To(taken.size)),
+            size: Some(SizeChange::AtLeast(taken.reach)),
             modified: taken.modified,
             changed: taken.modified,
             drops_set_id: taken.drops_set_id,
@@ -185,6 +186,8 @@ impl Files {
             let saved = self.save(&file).await;
             match saved {
                 Ok(()) => Self::drop_idle(&mut self.table.lock(), file.inode),
+                // It was removed elsewhere, and nobody here can reach it any more.
+                Err(FsError::Stale) if self.is_unpinned(file.inode) => self.discard(file.inode),
                 Err(error) => return Some((file, error)),
             }
             None

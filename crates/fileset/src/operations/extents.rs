@@ -48,6 +48,8 @@ pub(crate) enum SizeChange {
     To(u64),
     /// To this if it is larger.
     AtMost(u64),
+    /// To this if it is smaller.
+    AtLeast(u64),
 }
 
 /// What changes of a file together with its bytes.
@@ -133,6 +135,7 @@ impl FileChange {
             None => file.size,
             Some(SizeChange::To(size)) => size,
             Some(SizeChange::AtMost(size)) => file.size.min(size),
+            Some(SizeChange::AtLeast(size)) => file.size.max(size),
         };
         file.modified = self.modified.unwrap_or(file.modified);
         // What is said late of an earlier time changes nothing of a later one.

@@ -2,7 +2,7 @@
 //!
 //! The operation that takes a file's last name away makes it an orphan: a key says so, as long as somebody may hold
 //! it. Whoever has the file system open collects orphans when they are given back, and all that it finds when it
-//! opens it: their holder died. A file of many chunks loses them in steps, and its node in the last one.
+//! opens it: their holder died; where several machines have it open `machines/orphans.rs` says who collects. A file of many chunks loses them in steps, and its node in the last one.
 //!
 //! An object that lost its last reference is garbage: another key. It is deleted from the bucket when that is
 //! durable, for else a crash could bring a reference back; then the key goes.
@@ -59,11 +59,15 @@ pub(crate) fn collect(transaction: &mut dyn Transaction, inode: Inode) -> FsResu
     Ok(true)
 }
 
-/// Some objects that are garbage.
-pub(crate) fn garbage(reads: &dyn Reads) -> FsResult<Vec<ObjectId>> {
+/// Some objects that are garbage, of those that are wanted.
+pub(crate) fn garbage(
+    reads: &dyn Reads,
+    is_wanted: &mut dyn FnMut(ObjectId) -> bool,
+) -> FsResult<Vec<ObjectId>> {
     let mut found = Vec::new();
     reads.scan(&[kind::GARBAGE]..&[kind::GARBAGE + 1], &mut |key, _| {
-        found.extend(schema::object_in(key).ok());
+        let object = schema::object_in(key).ok();
+        found.extend(object.filter(|object| is_wanted(*object)));
         match found.len() < STEP {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),

@@ -62,6 +62,7 @@ pub(super) fn unlink(
     if file.links > 0 {
         return Ok(None);
     }
-    transaction.put(&schema::orphan(inode), schema::nothing());
+    let remover = asked.session.map(schema::encode_session);
+    transaction.put(&schema::orphan(inode), remover.unwrap_or_default());
     Ok(Some(inode))
 }

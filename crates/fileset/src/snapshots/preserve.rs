@@ -1,9 +1,9 @@
 //! Copy before change: an engine that keeps what a key said before an operation changes it first after a snapshot.
 //!
 //! It stands around the engine of whoever changes files, so that no operation can forget it. As long as there is no
-//! snapshot an operation looks at a flag and at no key; that is right for engines that run one operation after the other, as all
-//! here do: the flag changes within operations. An engine on which others make snapshots, too, must read the epoch
-//! in each operation.
+//! snapshot an operation looks at a flag and at no key; that is right where nobody else makes snapshots, for engines run one
+//! operation after the other and the flag changes within operations. Where others have the same keys the flag stays set, and each
+//! operation reads the epoch.
 
 use std::{
     ops::Range,
@@ -30,23 +30,43 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Preserving {
     below: Arc<dyn Engine>,
-    /// There may be a snapshot. Whether there is one is found out by the first operation.
+    flag: Flag,
+}
+
+/// Whether an operation looks for a snapshot.
+#[derive(Debug, Clone)]
+struct Flag {
+    /// There may be one. Whether there is one is found out by the first operation.
     may_be: Arc<AtomicBool>,
+    /// Others may make one at any time.
+    is_shared: bool,
+}
+
+impl Flag {
+    fn is_set(&self) -> bool {
+        self.may_be.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, may_be: bool) {
+        self.may_be
+            .store(may_be || self.is_shared, Ordering::Relaxed);
+    }
 }
 
 impl Preserving {
     pub(crate) fn new(below: Arc<dyn Engine>) -> Self {
-        Self {
-            below,
+        let flag = Flag {
             may_be: Arc::new(AtomicBool::new(true)),
-        }
+            is_shared: below.peers().is_some(),
+        };
+        Self { below, flag }
     }
 }
 
 /// An operation that keeps what it changes.
 struct Keeping<'a> {
     below: &'a mut dyn Transaction,
-    may_be: &'a AtomicBool,
+    flag: &'a Flag,
     /// The outer `None` if nobody has looked.
     epoch: Option<Option<Epoch>>,
     /// Why something could not be kept: nothing is changed then.
@@ -60,7 +80,7 @@ impl Keeping<'_> {
         }
         let epoch = super::epoch(self.below).map_err(|error| damaged(&error))?;
         if epoch.is_none() {
-            self.may_be.store(false, Ordering::Relaxed);
+            self.flag.set(false);
         }
         self.epoch = Some(epoch);
         Ok(epoch)
@@ -68,7 +88,7 @@ impl Keeping<'_> {
 
     /// Keeps what a key says, if a snapshot needs it that nobody kept it for yet.
     fn keep(&mut self, key: &[u8]) -> EngineResult<()> {
-        if !self.may_be.load(Ordering::Relaxed) || !schema::is_of_tree(key) {
+        if !self.flag.is_set() || !schema::is_of_tree(key) {
             return Ok(());
         }
         let Some(epoch) = self.epoch()? else {
@@ -105,7 +125,7 @@ pub(super) fn damaged(error: &FsError) -> EngineError {
 
 impl Reads for Keeping<'_> {
     fn get(&self, key: &[u8]) -> EngineResult<Option<Bytes>> {
-        match key == EPOCH && !self.may_be.load(Ordering::Relaxed) {
+        match key == EPOCH && !self.flag.is_set() {
             true => Ok(None),
             false => self.below.get(key),
         }
@@ -120,7 +140,7 @@ impl Transaction for Keeping<'_> {
     fn put(&mut self, key: &[u8], value: Bytes) {
         if key == EPOCH {
             self.epoch = None;
-            self.may_be.store(true, Ordering::Relaxed);
+            self.flag.set(true);
         }
         self.try_to_keep(key);
         self.below.put(key, value);
@@ -154,11 +174,11 @@ impl Engine for Preserving {
 
     async fn run(&self, mut operation: Operation) -> EngineResult<()> {
         let failure = Arc::new(Mutex::new(None));
-        let (may_be, failed) = (Arc::clone(&self.may_be), Arc::clone(&failure));
+        let (flag, failed) = (self.flag.clone(), Arc::clone(&failure));
         let keeping = move |transaction: &mut dyn Transaction| {
             let mut keeping = Keeping {
                 below: transaction,
-                may_be: &may_be,
+                flag: &flag,
                 epoch: None,
                 failed: None,
             };

@@ -3,8 +3,11 @@
 use penstock_base::{FsError, FsResult};
 use penstock_vfs::{AttributeChanges, Entry, Identity, Inode, Volume, permission};
 
-use super::{FilesetVolume, asked};
-use crate::{files::Overruled, operations};
+use super::FilesetVolume;
+use crate::{
+    files::{NewSize, Overruled},
+    operations::{self, Condition},
+};
 
 impl FilesetVolume {
     /// Changes attributes of a file of the live tree.
@@ -14,17 +17,15 @@ impl FilesetVolume {
         inode: Inode,
         mut changes: AttributeChanges,
     ) -> FsResult<Entry> {
-        let asked = asked(by);
+        let asked = self.asked(by);
         if let Some(size) = changes.size {
-            let before = self
-                .query(|reads| operations::attributes(reads, inode))
-                .await?;
-            let is_late = |time| time != self.entry(before.clone()).attributes.changed;
-            if changes.only_if_changed_at.take().is_some_and(is_late) {
-                return Err(FsError::NotSynchronized);
-            }
-            permission::check_changes(&before, by, &changes)?;
-            self.parts.files.resize(inode, size, by.uid != 0).await?;
+            let new = NewSize {
+                size,
+                drops_set_id: by.uid != 0,
+                condition: Some(self.condition(by, inode, &changes)),
+            };
+            self.parts.files.resize(inode, new).await?;
+            changes.only_if_changed_at = None;
         }
         let others = AttributeChanges {
             size: None,
@@ -49,5 +50,20 @@ impl FilesetVolume {
         });
         let attributes = self.parts.files.overrule((inode, overruled), change);
         Ok(self.entry(attributes.await?))
+    }
+
+    /// Whether `by` may make these changes of what is there.
+    fn condition(&self, by: &Identity, inode: Inode, changes: &AttributeChanges) -> Condition {
+        let (by, changes) = (by.clone(), *changes);
+        // What is pending shows in the times of a file before the metadata knows it.
+        let written_at = self.parts.files.written_at(inode);
+        Condition::new(move |file| {
+            let changed = file.changed.max(written_at.unwrap_or(file.changed));
+            let is_late = |time| time != changed;
+            if changes.only_if_changed_at.is_some_and(is_late) {
+                return Err(FsError::NotSynchronized);
+            }
+            permission::check_changes(file, &by, &changes)
+        })
     }
 }

@@ -10,7 +10,7 @@ use penstock_vfs::{
 
 use super::FilesetVolume;
 use crate::{
-    operations,
+    operations::{self, Condition},
     schema::{SNAPSHOTS, SNAPSHOTS_NAME, in_snapshot, is_in_snapshot},
     snapshots::{self, Holding, Snapshot, check_changeable},
 };
@@ -22,17 +22,25 @@ impl FilesetVolume {
     /// Takes a snapshot, after what is pending of all files is saved. It is durable when this returns. Fails if something
     /// cannot be saved, or not in a minute.
     pub async fn take_snapshot(&self, name: &FileName) -> FsResult<Snapshot> {
+        self.take_if(name, None).await
+    }
+
+    async fn take_if(&self, name: &FileName, condition: Option<Condition>) -> FsResult<Snapshot> {
         let saved = clock::deadline(SAVE_WAIT, self.parts.files.save_all()).await;
         let late = |_| FsError::TimedOut("what is pending could not be saved in time".to_owned());
         if let Some((_, error)) = saved.map_err(late)?.into_iter().next() {
             return Err(error);
         }
-        snapshots::take(&*self.parts.engine, name).await
+        snapshots::take_if(&*self.parts.engine, name, condition).await
     }
 
     /// Removes a snapshot, and clears away behind the caller what it kept.
     pub async fn remove_snapshot(&self, name: &FileName) -> FsResult<()> {
-        snapshots::remove(&*self.parts.engine, name).await?;
+        self.remove_if(name, None).await
+    }
+
+    async fn remove_if(&self, name: &FileName, condition: Option<Condition>) -> FsResult<()> {
+        snapshots::remove_if(&*self.parts.engine, name, condition).await?;
         self.parts.held.bell.notify_one();
         Ok(())
     }
@@ -60,15 +68,6 @@ impl FilesetVolume {
         }
     }
 
-    /// Fails unless `by` may take and remove snapshots: who may change the root's owner's own.
-    async fn check_access(&self, by: &Identity) -> FsResult<()> {
-        let directory = self
-            .query(|reads| operations::directory_attributes(reads, SNAPSHOTS))
-            .await?;
-        let wanted = AccessMask::WRITE.union(AccessMask::EXECUTE);
-        permission::check(&directory, by, wanted)
-    }
-
     /// `mkdir` of a snapshot takes it.
     pub(super) async fn make_snapshot(
         &self,
@@ -79,8 +78,8 @@ impl FilesetVolume {
         if !matches!(new.kind, NewKind::Directory) {
             return Err(FsError::ReadOnly);
         }
-        self.check_access(by).await?;
-        let taken = self.take_snapshot(dentry.name).await?;
+        let condition = Some(may_change_snapshots(by));
+        let taken = self.take_if(dentry.name, condition).await?;
         let root = in_snapshot(taken.number, Inode::ROOT);
         Ok(Made::new(self.hold(by, root).await?))
     }
@@ -95,8 +94,8 @@ impl FilesetVolume {
         if kind != RemoveKind::Directory {
             return Err(FsError::IsADirectory);
         }
-        self.check_access(by).await?;
-        self.remove_snapshot(dentry.name).await?;
+        let condition = Some(may_change_snapshots(by));
+        self.remove_if(dentry.name, condition).await?;
         Ok(Change::UNTOLD)
     }
 
@@ -112,4 +111,11 @@ impl FilesetVolume {
             false => error,
         }
     }
+}
+
+/// `by` may take and remove snapshots: who may change the root's owner's own.
+fn may_change_snapshots(by: &Identity) -> Condition {
+    let by = by.clone();
+    let wanted = AccessMask::WRITE.union(AccessMask::EXECUTE);
+    Condition::new(move |directory| permission::check(directory, &by, wanted))
 }

@@ -7,6 +7,7 @@
     reason = "each test file uses some of it"
 )]
 
+pub mod gate;
 pub mod relay;
 pub mod server;
 
@@ -28,6 +29,43 @@ use penstock_fileset::engine::{
 use tempfile::TempDir;
 
 pub use server::{PASSWORD, Server};
+
+/// A directory of a machine's own.
+pub fn place() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// The same as [`settings`], for who has a [`place`].
+pub fn settings_of(server: &Server, place: &TempDir, identity: u64) -> PostgresSettings {
+    settings(server, place.path(), identity)
+}
+
+/// Where a file system's tables are.
+pub fn schema(settings: &PostgresSettings) -> String {
+    format!("penstock_{:016x}", settings.identity)
+}
+
+/// Lets what is inserted into a table fail with this code, in some of so many cases.
+pub fn fail_changes(
+    server: &Server,
+    settings: &PostgresSettings,
+    (table, code, share): (&str, &str, f64),
+) {
+    let schema = schema(settings);
+    server.sql(&format!(
+        "CREATE FUNCTION {schema}.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+           IF random() < {share} THEN RAISE EXCEPTION 'as told' USING ERRCODE = '{code}'; END IF; \
+           RETURN NEW; END $$; \
+         CREATE TRIGGER fail BEFORE INSERT ON {schema}.{table} \
+           FOR EACH STATEMENT EXECUTE FUNCTION {schema}.fail();"
+    ));
+}
+
+/// It goes on without failures.
+pub fn stop_failing(server: &Server, settings: &PostgresSettings) {
+    let schema = schema(settings);
+    server.sql(&format!("DROP FUNCTION {schema}.fail() CASCADE"));
+}
 
 /// A file system on `server`, for a machine that has `directory`.
 pub fn settings(server: &Server, directory: &Path, identity: u64) -> PostgresSettings {

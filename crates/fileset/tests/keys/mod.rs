@@ -23,6 +23,26 @@ pub fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
+pub async fn get(engine: &dyn Engine, key: &str) -> Outcome<Option<Bytes>> {
+    let key = key.as_bytes().to_vec();
+    query(engine, move |reads| reads.get(&key)).await
+}
+
+/// Puts a letter behind those that a key has.
+pub async fn append_to(
+    engine: &dyn Engine,
+    key: &'static str,
+    letter: &'static str,
+) -> Outcome<()> {
+    let work = move |transaction: &mut dyn Transaction| -> Outcome<()> {
+        let list = transaction.get(key.as_bytes())?.unwrap_or_default();
+        let longer = [&list[..], letter.as_bytes()].concat();
+        transaction.put(key.as_bytes(), Bytes::from(longer));
+        Ok(())
+    };
+    transact(engine, work).await
+}
+
 pub async fn put(engine: &dyn Engine, key: &str, value: &str) {
     let (key, value) = (bytes(key), bytes(value));
     let put = transact(engine, move |transaction| -> Outcome<()> {

@@ -285,6 +285,27 @@ impl Place {
         (place, gate.unwrap())
     }
 
+    /// A machine that has keys and a bucket which others have at the same time.
+    pub async fn sharing(engine: Arc<dyn Engine>, bucket: Arc<dyn Store>) -> Self {
+        let memory = MemoryBudget::new(MEMORY);
+        let faults = Faults::new(1);
+        let faulty = Faulty::new(Arc::clone(&bucket), Arc::clone(&faults));
+        let way: Arc<dyn Store> = Arc::new(faulty);
+        let volume = open_volume(&engine, &way, (None, &memory)).await;
+        Self {
+            memory,
+            volume,
+            engine,
+            raw: Arc::clone(&bucket),
+            bucket,
+            faults,
+            way,
+            spool: None,
+            directory: Arc::new(tempfile::tempdir().unwrap()),
+            by: Identity::new(0, 0, []),
+        }
+    }
+
     async fn over(
         ground: (tempfile::TempDir, u64),
         around: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>,

@@ -7,6 +7,7 @@ use std::{
 
 use penstock_base::FsError;
 use penstock_vfs::{HandleId, Inode, Lock, LockFamily, LockMode, LockOwner, Locks, Waiting};
+use tokio::runtime::Handle;
 
 use super::{Adapter, Answer, Outcome, Serving, Undo, answer::Unlock};
 use crate::{
@@ -46,14 +47,45 @@ pub(super) async fn set(
             FsError::LimitReached(_) => Errno(libc::ENOLCK),
             error => errno_of(&error),
         })?;
-        return Ok(Answer::done().or_undo(Undo::Unlock(Unlock {
-            inode,
-            family,
-            owner,
-            range,
-        })));
+        let given = Given {
+            adapter,
+            lock: Some(Unlock {
+                inode,
+                family,
+                owner,
+                range,
+            }),
+        };
+        return Ok(given.answer().await);
     }
     Ok(Answer::done())
+}
+
+/// A lock of which the kernel has not heard yet. It is given back if this is dropped.
+struct Given {
+    adapter: Adapter,
+    lock: Option<Unlock>,
+}
+
+impl Given {
+    /// The answer, once the kernel keeps nothing that others changed before.
+    async fn answer(mut self) -> Answer {
+        if self.adapter.features.changes_elsewhere {
+            self.adapter.notifier.told().await;
+        }
+        let undo = self.lock.take().map_or(Undo::Nothing, Undo::Unlock);
+        Answer::done().or_undo(undo)
+    }
+}
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        if let Some(lock) = self.lock.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(self.adapter.clone().undo(Undo::Unlock(lock)));
+        }
+    }
 }
 
 /// Who locked records through each handle and has not closed it. A process that closes its descriptor says so; a

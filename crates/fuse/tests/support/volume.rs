@@ -153,6 +153,7 @@ impl Volume for MemoryVolume {
         Features {
             random_writes: true,
             saves_on_close: true,
+            changes_elsewhere: self.locks.is_some(),
             ..Features::READ_ONLY
         }
     }

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use penstock_base::{FsError, FsResult};
 use tokio::sync::Notify;
 
-use super::{Lock, LockFamily, LockMode, LockOwner, Locks, Waiting};
+use super::{HeldLocks, Lock, LockFamily, LockOwner, Locks, Waiting, Waits};
 use crate::Inode;
 
 /// Locks that may be held at once, of all files.
@@ -27,9 +27,7 @@ type Locked = (Inode, LockFamily);
 #[derive(Debug, Default)]
 struct Held {
     files: HashMap<Locked, FileLocks>,
-    /// Whom owners of record locks wait for, by wait: the threads of a process are one owner.
-    waits: HashMap<LockOwner, HashMap<u64, HashSet<LockOwner>>>,
-    last_wait: u64,
+    waits: Waits,
     /// Locks in `files`.
     count: usize,
 }
@@ -37,7 +35,7 @@ struct Held {
 /// The locks of one file and family.
 #[derive(Debug, Default)]
 struct FileLocks {
-    held: Vec<Lock>,
+    held: HeldLocks,
     /// Rung whenever one goes. Shared by those who wait, which keeps it beyond the last lock.
     gone: Arc<Notify>,
 }
@@ -56,7 +54,7 @@ impl LockTable {
     ) -> FsResult<Option<Arc<Notify>>> {
         let mut held = self.lock();
         let locks = held.files.entry(at).or_default();
-        let blockers: HashSet<_> = locks.blocking(wanted).map(|lock| lock.owner).collect();
+        let blockers: HashSet<_> = locks.held.blocking(wanted).map(|lock| lock.owner).collect();
         if blockers.is_empty() {
             return held.give(at, wanted).map(|()| None);
         }
@@ -65,11 +63,7 @@ impl LockTable {
             return Err(FsError::WouldBlock);
         }
         if at.1 == LockFamily::Record {
-            if held.leads_to(&blockers, wanted.owner) {
-                return Err(FsError::Deadlock);
-            }
-            let waits = held.waits.entry(wanted.owner).or_default();
-            waits.insert(wait, blockers);
+            held.waits.wait((wanted.owner, wait), blockers)?;
         }
         Ok(Some(gone))
     }
@@ -82,7 +76,7 @@ impl LockTable {
             .files
             .get(&at)
             .into_iter()
-            .flat_map(|locks| &locks.held);
+            .flat_map(|locks| locks.held.iter());
         let mut own = locks.filter(|lock| lock.owner == wanted.owner);
         if own.any(|lock| lock.mode == wanted.mode) {
             return true;
@@ -102,7 +96,7 @@ impl Locks for LockTable {
     ) -> FsResult<Option<Lock>> {
         let held = self.lock();
         let locks = held.files.get(&(inode, family));
-        Ok(locks.and_then(|locks| locks.blocking(wanted).next().cloned()))
+        Ok(locks.and_then(|locks| locks.held.blocking(wanted).next().cloned()))
     }
 
     async fn acquire(
@@ -151,7 +145,7 @@ impl Locks for LockTable {
         for at in files {
             held.change(at, |locks| {
                 let before = locks.held.len();
-                locks.held.retain(|lock| lock.owner.client != client);
+                locks.held.drop_client(client);
                 locks.held.len() < before
             });
         }
@@ -169,8 +163,7 @@ struct Wait<'a> {
 impl<'a> Wait<'a> {
     fn begin(table: &'a LockTable, at: Locked, owner: LockOwner) -> Self {
         let mut held = table.lock();
-        held.last_wait += 1;
-        let number = held.last_wait;
+        let number = held.waits.begin();
         Self {
             table,
             at,
@@ -183,12 +176,7 @@ impl<'a> Wait<'a> {
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         let mut held = self.table.lock();
-        if let Some(waits) = held.waits.get_mut(&self.owner) {
-            waits.remove(&self.number);
-            if waits.is_empty() {
-                held.waits.remove(&self.owner);
-            }
-        }
+        held.waits.end((self.owner, self.number));
         held.prune(self.at);
     }
 }
@@ -199,15 +187,15 @@ impl Held {
             return Err(FsError::LimitReached("too many locks are held"));
         }
         self.change(at, |locks| {
-            let cut = locks.cut(wanted.owner, &wanted.range);
-            locks.add(wanted.clone());
+            let cut = locks.held.cut(wanted.owner, &wanted.range);
+            locks.held.add(wanted.clone());
             cut
         });
         Ok(())
     }
 
     fn release(&mut self, at: Locked, owner: LockOwner, range: &Range<u64>) {
-        self.change(at, |locks| locks.cut(owner, range));
+        self.change(at, |locks| locks.held.cut(owner, range));
     }
 
     /// Changes the locks of a file and counts them. If `change` says that some went or shrank, those who wait hear of it;
@@ -234,76 +222,6 @@ impl Held {
             self.files.remove(&at);
         }
     }
-
-    /// Whether one of `owners` waits, over however many others, for `owner`.
-    fn leads_to(&self, owners: &HashSet<LockOwner>, owner: LockOwner) -> bool {
-        let mut seen = HashSet::new();
-        let mut open: Vec<LockOwner> = owners.iter().copied().collect();
-        while let Some(next) = open.pop() {
-            if next == owner {
-                return true;
-            }
-            if seen.insert(next) {
-                let waits = self.waits.get(&next).into_iter();
-                open.extend(waits.flat_map(|waits| waits.values().flatten()));
-            }
-        }
-        false
-    }
-}
-
-impl FileLocks {
-    /// Locks of others that keep `wanted` from being given.
-    fn blocking(&self, wanted: &Lock) -> impl Iterator<Item = &Lock> {
-        self.held.iter().filter(move |held| {
-            let excludes = [held.mode, wanted.mode].contains(&LockMode::Exclusive);
-            held.owner != wanted.owner && excludes && overlap(&held.range, &wanted.range)
-        })
-    }
-
-    /// Takes a range out of what an owner holds, and says whether any was.
-    fn cut(&mut self, owner: LockOwner, range: &Range<u64>) -> bool {
-        let mut left = Vec::new();
-        let mut any = false;
-        self.held.retain_mut(|lock| {
-            if lock.owner != owner || !overlap(&lock.range, range) {
-                return true;
-            }
-            any = true;
-            let before = lock.range.start..range.start;
-            let after = range.end..lock.range.end;
-            for range in [before, after]
-                .into_iter()
-                .filter(|range| !range.is_empty())
-            {
-                left.push(Lock {
-                    range,
-                    ..lock.clone()
-                });
-            }
-            false
-        });
-        self.held.append(&mut left);
-        any
-    }
-
-    /// Adds a lock and joins it with its neighbours of the same owner and mode.
-    fn add(&mut self, mut lock: Lock) {
-        self.held.retain(|held| {
-            let is_alike = held.owner == lock.owner && held.mode == lock.mode;
-            let touches = held.range.end == lock.range.start || lock.range.end == held.range.start;
-            if is_alike && touches {
-                lock.range =
-                    lock.range.start.min(held.range.start)..lock.range.end.max(held.range.end);
-            }
-            !(is_alike && touches)
-        });
-        self.held.push(lock);
-    }
-}
-
-fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
-    one.start < other.end && other.start < one.end
 }
 
 #[cfg(test)]
@@ -313,6 +231,7 @@ mod tests {
     use penstock_base::clock;
 
     use super::*;
+    use crate::LockMode;
 
     const FILE: Inode = Inode(2);
     const END: u64 = u64::MAX;
@@ -353,7 +272,7 @@ mod tests {
     fn ranges(table: &LockTable, of: u64) -> Vec<Range<u64>> {
         let held = table.lock();
         let locks = held.files.get(&(FILE, LockFamily::Record));
-        let held = locks.into_iter().flat_map(|locks| &locks.held);
+        let held = locks.into_iter().flat_map(|locks| locks.held.iter());
         let mut ranges: Vec<_> = held
             .filter(|lock| lock.owner == owner(of))
             .map(|lock| lock.range.clone())

@@ -34,10 +34,11 @@ pub(super) fn command() -> Command {
         .about("Bring a file system up on this machine, from its bucket")
         .long_about(
             "Brings a file system whose durability is `store` to this machine, from its bucket \
-             alone, or one whose metadata is in a database, from the one that --engine names. Whoever has it elsewhere is shut out, at once and for good: nothing that is \
+             alone. Whoever has it elsewhere is shut out, at once and for good: nothing that is \
              written there is acknowledged any more. What an attempt that was interrupted has \
              brought is not fetched again. A machine that was shut out gets the file system back \
-             the same way.",
+             the same way. A file system whose metadata is in a database, the one that --engine names, is \
+             brought to this machine, too, and stays on the others: any number of them mount it at the same time.",
         )
         .arg(name_argument())
         .arg(store_argument())
@@ -75,7 +76,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         check_own(&fileset, &record, &look).await?;
         fileset.make(environment)?;
         match record.database() {
-            Some(database) => take_over(&fileset, &record, database).await?,
+            Some(database) => join(&fileset, &record, database).await?,
             None => fetch(&fileset, &label, &look).await?,
         }
         fileset.write_record(&record)
@@ -139,7 +140,7 @@ async fn check_own(fileset: &Fileset, record: &Record, look: &Look) -> Outcome {
         ));
     }
     let is_of_use = match record.database() {
-        Some(database) => has_it(fileset, record, database).await?,
+        Some(_) => fileset.record()?.engine == record.engine,
         None => is_whole_here(fileset, record, look).await?,
     };
     match is_of_use {
@@ -177,23 +178,10 @@ fn engine(matches: &ArgMatches, (fileset, label): (&Fileset, &Label)) -> Outcome
     Ok(engine)
 }
 
-/// Whether this machine has a file system whose metadata is in a database.
-async fn has_it(fileset: &Fileset, record: &Record, database: Database<'_>) -> Outcome<bool> {
+/// Becomes one of the machines that have the file system of a database.
+async fn join(fileset: &Fileset, record: &Record, database: Database<'_>) -> Outcome {
     let settings = fileset.on_database(&record.identity, super::MEMORY, database)?;
-    match PostgresEngine::open(&settings).await {
-        Ok(engine) => {
-            fileset.opened(engine.close().await)?;
-            Ok(true)
-        }
-        Err(EngineError::Fenced(_)) => Ok(false),
-        Err(error) => fileset.opened(Err(error)),
-    }
-}
-
-/// Takes such a file system from whoever has it.
-async fn take_over(fileset: &Fileset, record: &Record, database: Database<'_>) -> Outcome {
-    let settings = fileset.on_database(&record.identity, super::MEMORY, database)?;
-    let engine = fileset.opened(PostgresEngine::attach(&settings).await)?;
+    let engine = fileset.opened(PostgresEngine::open(&settings).await)?;
     fileset.opened(engine.close().await)
 }
 

@@ -11,7 +11,7 @@ use crate::{
     commands::listing,
     environment::Environment,
     failure::{Failure, Outcome},
-    filesets::OpenedFileset,
+    filesets::{Company, OpenedFileset},
     output,
 };
 
@@ -43,7 +43,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             engine,
             store,
             spool,
-        } = opened(&fileset, &record, (&values, &look)).await?;
+        } = opened(&fileset, &record, (&values, &look), Company::Nobody).await?;
         let checked = match matches.get_flag("data") {
             true => {
                 let pool = BufferPool::new(MemoryBudget::new(super::MEMORY));

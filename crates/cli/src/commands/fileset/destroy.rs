@@ -113,7 +113,8 @@ async fn shut_out_others(fileset: &Fileset, record: &Record, way: (&Values, &Loo
         return Ok(());
     }
     if let Some(database) = record.database() {
-        let settings = fileset.on_database(&record.identity, super::MEMORY, database)?;
+        let mut settings = fileset.on_database(&record.identity, super::MEMORY, database)?;
+        settings.is_shared = false;
         // An attempt before this one may have come that far.
         return match fileset.opened(has_tables(&settings).await)? {
             true => ended(fileset, PostgresEngine::open(&settings).await).await,

@@ -10,8 +10,12 @@ use penstock_transfer::Transfer;
 
 use super::{closed, failure, fileset_values, name_argument, named, opened, with_store_options};
 use crate::{
-    command_line, commands::listing, environment::Environment, failure::Outcome,
-    filesets::OpenedFileset, output,
+    command_line,
+    commands::listing,
+    environment::Environment,
+    failure::Outcome,
+    filesets::{Company, OpenedFileset},
+    output,
 };
 
 pub(super) fn command() -> Command {
@@ -42,7 +46,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         let look = listing::open(&record.store, &values, environment)?;
         record.check_label(Label::read(&*look.store).await.ok())?;
         let OpenedFileset { engine, store, .. } =
-            opened(&fileset, &record, (&values, &look)).await?;
+            opened(&fileset, &record, (&values, &look), Company::Nobody).await?;
         let pool = BufferPool::new(MemoryBudget::new(super::MEMORY));
         let transfer = Transfer::new(store, pool);
         let found = collect_garbage(engine.clone(), transfer, sweep).await;

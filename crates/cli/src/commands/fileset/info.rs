@@ -18,7 +18,7 @@ use crate::{
     commands::listing,
     environment::Environment,
     failure::Outcome,
-    filesets::{Fileset, OpenedFileset, Record},
+    filesets::{Company, Fileset, OpenedFileset, Record},
     output,
 };
 
@@ -114,7 +114,8 @@ async fn opened_usage(
     record: &Record,
     store: Arc<dyn Store>,
 ) -> Outcome<(u64, FsResult<(Usage, Kept)>)> {
-    let opened = fileset.open(record, super::MEMORY, (&store, store.clone()));
+    let with = (super::MEMORY, Company::Others);
+    let opened = fileset.open(record, with, (&store, store.clone()));
     let OpenedFileset { engine, spool, .. } = opened.await?;
     let waiting = spool.map_or(0, |spool| spool.waiting().0);
     let usage = all_usage(&*engine).await;

@@ -20,7 +20,7 @@ use crate::{
     control::{SnapshotItem, SnapshotOrder, client},
     environment::Environment,
     failure::{Failure, Outcome},
-    filesets::{Fileset, OpenedFileset},
+    filesets::{Company, Fileset, OpenedFileset},
     output, places, text_table,
 };
 
@@ -213,7 +213,8 @@ fn carry_out_here(
     let values = fileset_values(matches, environment)?;
     listing::block_on(async {
         let look = listing::open(&record.store, &values, environment)?;
-        let OpenedFileset { engine, .. } = opened(fileset, &record, (&values, &look)).await?;
+        let way = (&values, &look);
+        let OpenedFileset { engine, .. } = opened(fileset, &record, way, Company::Others).await?;
         let done = ordered(&*engine, order).await;
         closed(&*engine, done)
             .await

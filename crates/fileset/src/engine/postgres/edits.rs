@@ -36,13 +36,13 @@ impl Count {
     fn then(self, later: Self) -> Self {
         Self {
             floor: later.floor.max(self.floor.saturating_add(later.plus)),
-            plus: self.plus.wrapping_add(later.plus),
+            plus: self.plus.saturating_add(later.plus),
         }
     }
 
     /// Where it stands then.
     fn of(self, value: Option<&Bytes>) -> Bytes {
-        number(counter(value).wrapping_add(self.plus).max(self.floor))
+        number(counter(value).saturating_add(self.plus).max(self.floor))
     }
 }
 
@@ -99,18 +99,14 @@ impl Edits {
         }
     }
 
-    /// What the database has then, of which it told where the counters `stand`; a counter that it told nothing of is
-    /// left out.
-    pub(super) fn made(self, stand: &BTreeMap<Bytes, i64>) -> Changes {
-        let made = self.0.into_iter().filter_map(|(key, edit)| {
-            let value = match edit {
-                Edit::Set(value) => Some(value),
-                Edit::Remove => None,
-                Edit::Count(_) => Some(number(*stand.get(&key)?)),
-            };
-            Some((key, value))
+    /// What the database has then; without counters, which stand where it alone knows.
+    pub(super) fn settled(self) -> Changes {
+        let settled = self.0.into_iter().filter_map(|(key, edit)| match edit {
+            Edit::Set(value) => Some((key, Some(value))),
+            Edit::Remove => Some((key, None)),
+            Edit::Count(_) => None,
         });
-        made.collect()
+        settled.collect()
     }
 }
 

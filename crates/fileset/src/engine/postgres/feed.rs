@@ -13,6 +13,13 @@ use crate::engine::{Changed, Moment};
 /// Keys of changes that are remembered, and that wait to be told.
 const KEYS_MAX: usize = 1 << 16;
 
+/// A point of the one history of all changes: two databases that went apart have different tips under one number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Point {
+    pub(super) at: i64,
+    pub(super) tip: i64,
+}
+
 /// A key with the number under which it was changed.
 #[derive(Debug, Clone)]
 pub(super) struct ChangedKey {
@@ -25,12 +32,16 @@ pub(super) struct ChangedKey {
 /// What a trip brought.
 #[derive(Debug, Clone, Default)]
 pub(super) struct News {
-    /// As of this number.
-    pub(super) at: i64,
+    /// As of this point.
+    pub(super) point: Point,
+    /// The tip that the change behind the number that was asked from found, if that is listed.
+    pub(super) before: Option<i64>,
     /// Changes up to this number are not listed any more.
     pub(super) floor: i64,
     /// Somebody waits for the keys, which this session has alone.
     pub(super) is_asked: bool,
+    /// The last batch of this session that was made, and the number of that among all changes.
+    pub(super) made: (i64, i64),
     /// What was changed behind the number that was asked from. Own changes are among it whose answer has not come yet.
     pub(super) changed: Vec<ChangedKey>,
 }
@@ -38,7 +49,7 @@ pub(super) struct News {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Feed {
-    seen: i64,
+    seen: Point,
     changed_until: i64,
     /// Of all changes behind `reaches`, others' and own, in their order.
     recent: VecDeque<(i64, Bytes)>,
@@ -53,17 +64,17 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    pub(super) fn new(seen: i64) -> Self {
+    pub(super) fn new(seen: Point) -> Self {
         Self {
             seen,
             changed_until: 0,
             recent: VecDeque::new(),
-            reaches: seen,
+            reaches: seen.at,
             follows: false,
             untold: Vec::new(),
             untold_any: false,
-            told_until: seen,
-            took_in: seen,
+            told_until: seen.at,
+            took_in: seen.at,
         }
     }
 
@@ -72,22 +83,22 @@ impl Feed {
         self.changed_until
     }
 
-    /// What is known is as of this number.
-    pub(super) fn seen(&self) -> i64 {
+    /// What is known is as of this point.
+    pub(super) fn seen(&self) -> Point {
         self.seen
     }
 
     /// Goes on with what a trip brought; returns the keys of which nothing is known any more, `None` if all.
     pub(super) fn go_on(&mut self, news: News) -> Option<Vec<Bytes>> {
-        if news.at <= self.seen {
+        if news.point.at <= self.seen.at {
             return Some(Vec::new());
         }
-        let is_whole = news.floor <= self.seen;
-        let seen = std::mem::replace(&mut self.seen, news.at);
+        let is_whole = news.floor <= self.seen.at;
+        let seen = std::mem::replace(&mut self.seen, news.point).at;
         if !is_whole {
             self.recent.clear();
-            self.reaches = news.at;
-            self.changed_until = news.at;
+            self.reaches = news.point.at;
+            self.changed_until = news.point.at;
             self.tell_any();
             return None;
         }
@@ -153,18 +164,18 @@ impl Feed {
     pub(super) fn told(&mut self) -> Option<Changed> {
         if !self.follows {
             self.follows = true;
-            self.told_until = self.seen;
-            self.took_in = self.seen;
+            self.told_until = self.seen.at;
+            self.took_in = self.seen.at;
             self.untold_any = true;
         }
         if !self.has_untold() {
             return None;
         }
-        self.told_until = self.seen;
+        self.told_until = self.seen.at;
         let keys = std::mem::take(&mut self.untold);
         let is_any = std::mem::take(&mut self.untold_any);
         Some(Changed {
-            until: moment(self.seen),
+            until: moment(self.seen.at),
             keys: (!is_any).then_some(keys),
         })
     }
@@ -178,7 +189,7 @@ impl Feed {
     pub(super) fn taken_in(&self) -> i64 {
         let has_all = !self.has_untold() && self.took_in >= self.told_until;
         match !self.follows || has_all {
-            true => self.seen,
+            true => self.seen.at,
             false => self.took_in,
         }
     }

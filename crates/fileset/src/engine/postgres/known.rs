@@ -1,7 +1,8 @@
 //! What is known of the keys in the database, until somebody else changes them.
 //!
 //! Single keys are known, with their values or as absent, and ranges of which all keys are known. The memory is
-//! bounded by two generations: when the younger one has its share, it takes the place of the older one.
+//! bounded by two generations: when the younger one has its share, it takes the place of the older one, unless an
+//! operation needs more at once, which pins what it fetches.
 
 use std::{
     cell::RefCell,
@@ -101,6 +102,7 @@ pub(super) struct Known {
     old: Generation,
     /// Bytes of a generation.
     share: usize,
+    pins: usize,
 }
 
 impl Known {
@@ -110,6 +112,7 @@ impl Known {
             young: Generation::default(),
             old: Generation::default(),
             share: bytes / 2,
+            pins: 0,
         }
     }
 
@@ -166,8 +169,18 @@ impl Known {
         }
     }
 
+    /// From now on all that is learned stays known, until as many call [`unpin`](Self::unpin).
+    pub(super) fn pin(&mut self) {
+        self.pins += 1;
+    }
+
+    pub(super) fn unpin(&mut self) {
+        self.pins -= 1;
+        self.turn();
+    }
+
     fn turn(&mut self) {
-        if self.young.bytes > self.share {
+        if self.pins == 0 && self.young.bytes > self.share {
             self.old = std::mem::take(&mut self.young);
         }
     }

@@ -15,8 +15,8 @@ use crate::engine::EngineResult;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Others {
     pub(super) count: usize,
-    /// One of them was heard of since the last look.
-    pub(super) is_one_alive: bool,
+    /// One of them that began earlier was heard of since the last look.
+    pub(super) is_earlier_alive: bool,
 }
 
 /// What one session saw of the others.
@@ -63,12 +63,13 @@ impl Lives {
                     name = record.name,
                     "was not heard of, and is over"
                 );
-                session.end(id, Some(beat)).await?;
+                session.end_other(id, Some(beat)).await?;
                 continue;
             }
             self.seen.insert(id, (beat, since));
             others.count += 1;
-            others.is_one_alive |= before.get(&id).is_some_and(|(count, _)| *count != beat);
+            let is_alive = before.get(&id).is_some_and(|(count, _)| *count != beat);
+            others.is_earlier_alive |= is_alive && id < self.own;
         }
         Ok(others)
     }

@@ -1,19 +1,48 @@
 //! What the engine says of those who have the keys at the same time.
 
+use std::fmt;
+
 use async_trait::async_trait;
 
-use super::{PostgresEngine, feed::moment};
+use super::{PostgresEngine, PostgresSettings, feed::moment, session::Session};
 use crate::engine::{Changed, EngineResult, Moment, Peers, SessionId, SessionRecord};
+
+/// The sessions of a file system, for who has none of them.
+pub struct PostgresSessions(Session);
+
+impl PostgresSessions {
+    /// Those of the file system that the settings name, whose directory is left alone.
+    pub async fn of(settings: &PostgresSettings) -> EngineResult<Self> {
+        Ok(Self(settings.connector()?.connect().await?))
+    }
+
+    /// All that are not over, by number.
+    pub async fn list(&self) -> EngineResult<Vec<SessionRecord>> {
+        let listed = self.0.sessions().await?.into_iter();
+        Ok(listed.map(|(record, _)| record).collect())
+    }
+
+    /// Ends one, as if its lease were over. Returns whether there was one.
+    pub async fn evict(&self, session: SessionId) -> EngineResult<bool> {
+        self.0.end_other(session.0.cast_signed(), None).await
+    }
+}
+
+impl fmt::Debug for PostgresSessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresSessions").finish_non_exhaustive()
+    }
+}
 
 #[async_trait]
 impl Peers for PostgresEngine {
     fn session(&self) -> SessionId {
-        SessionId(self.shared.session.cast_unsigned())
+        SessionId(self.shared.own.id.cast_unsigned())
     }
 
     async fn catch_up(&self) -> EngineResult<Moment> {
         self.shared.catch_up().await?;
-        Ok(moment(self.shared.read().feed.seen()))
+        Ok(moment(self.shared.read().feed.seen().at))
     }
 
     fn changed_until(&self) -> Moment {
@@ -51,7 +80,7 @@ impl Peers for PostgresEngine {
     }
 
     async fn evict(&self, session: SessionId) -> EngineResult<bool> {
-        let connection = self.shared.connector.connect().await?;
-        connection.end(session.0.cast_signed(), None).await
+        let sessions = PostgresSessions(self.shared.connector.connect().await?);
+        sessions.evict(session).await
     }
 }

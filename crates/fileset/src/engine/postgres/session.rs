@@ -4,18 +4,22 @@ use std::{collections::BTreeMap, error::Error as _, ops::Range, time::Duration};
 
 use bytes::Bytes;
 use futures_util::future;
-use penstock_base::{Secret, clock};
+use futures_util::future::BoxFuture;
+use penstock_base::{Secret, clock, random};
 use tokio::task::JoinHandle;
 use tokio_postgres::{
-    Client, Config, Error, Row, Statement, config::SslMode, error::SqlState, types::ToSql,
+    Client, Config, Error, Row, Statement,
+    config::{SslMode, TargetSessionAttrs},
+    error::SqlState,
+    types::ToSql,
 };
 
 use super::{
     address::{Place, PostgresAddress, TlsMode},
     edits::{Edit, Edits, number},
-    feed::{ChangedKey, News, moment},
+    feed::{ChangedKey, News, Point, moment},
     grounds::Grounds,
-    statements::{Statements, VERSION},
+    statements::{BEGIN, Statements},
     tls::Tls,
 };
 use crate::engine::{EngineError, EngineResult, SessionId, SessionRecord};
@@ -29,11 +33,28 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(50);
 /// A server that does not answer is dead.
 const SILENCE: Duration = Duration::from_secs(15);
 
+/// How a server says that there are no tables, or not those that are asked for.
+const NO_TABLES: [SqlState; 3] = [
+    SqlState::UNDEFINED_TABLE,
+    SqlState::UNDEFINED_COLUMN,
+    SqlState::INVALID_SCHEMA_NAME,
+];
+const NOT_THERE: &str = "there is no such file system in it";
+
+/// A session, and what tells it from another one that has its number in a history which went another way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Own {
+    pub(super) id: i64,
+    pub(super) token: i64,
+}
+
 /// Whom to connect to.
 #[derive(Clone)]
 pub(super) struct Connector {
     config: Config,
     tls: Tls,
+    /// Who does not go on for so long within a transaction, or with a connection, is cut off by the server.
+    silence: Duration,
     pub(super) statements: Statements,
     /// As it is told.
     pub(super) place: String,
@@ -44,7 +65,7 @@ impl Connector {
     pub(super) fn new(
         address: &PostgresAddress,
         password: Option<&Secret>,
-        identity: u64,
+        (identity, lease): (u64, Duration),
     ) -> EngineResult<Self> {
         let mut config = Config::new();
         match &address.place {
@@ -56,6 +77,8 @@ impl Connector {
             .dbname(&address.database)
             .user(&address.user)
             .application_name("penstock")
+            // A standby behind the same address is waited out.
+            .target_session_attrs(TargetSessionAttrs::ReadWrite)
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_user_timeout(SILENCE)
             .keepalives_idle(SILENCE)
@@ -71,6 +94,7 @@ impl Connector {
         }
         Ok(Self {
             config,
+            silence: lease / 2,
             tls: Tls::new(address).map_err(EngineError::Database)?,
             statements: Statements::new(identity),
             place: format!("{}:{}", address.host(), address.port),
@@ -78,8 +102,12 @@ impl Connector {
     }
 
     /// A connection.
-    pub(super) async fn connect(&self) -> EngineResult<Session> {
-        let connected = Box::pin(self.config.connect(self.tls.clone()));
+    pub(super) fn connect(&self) -> BoxFuture<'_, EngineResult<Session>> {
+        Box::pin(self.connected())
+    }
+
+    async fn connected(&self) -> EngineResult<Session> {
+        let connected = self.config.connect(self.tls.clone());
         let connected = clock::deadline(CONNECT_TIMEOUT, connected).await;
         let connected = connected.map_err(|_| self.failure("no connection within 10 s"))?;
         let (client, connection) = connected.map_err(|error| self.told(&error))?;
@@ -113,12 +141,22 @@ impl Connector {
             EngineError::Full(format!("{}: {text}", self.place))
         } else if *code == SqlState::DATA_CORRUPTED || *code == SqlState::INDEX_CORRUPTED {
             EngineError::Corrupt(format!("{}: {text}", self.place))
-        } else if *code == SqlState::UNDEFINED_TABLE || *code == SqlState::INVALID_SCHEMA_NAME {
-            self.failure("there is no such file system in it")
+        } else if NO_TABLES.contains(code) {
+            self.failure(NOT_THERE)
+        } else if *code == SqlState::DUPLICATE_SCHEMA {
+            EngineError::Fenced(format!("{}: there is one in it already", self.place))
+        } else if is_for_good(code) {
+            EngineError::Io(format!("{}: {text}", self.place))
         } else {
             self.failure(&text)
         }
     }
+}
+
+/// Whether the same would be refused again and again, whenever it is asked: what a statement is or has in it is wrong.
+fn is_for_good(code: &SqlState) -> bool {
+    let class = code.code().get(..2).unwrap_or_default();
+    matches!(class, "22" | "23" | "42" | "54") && *code != SqlState::INSUFFICIENT_PRIVILEGE
 }
 
 /// A connection. It ends when it is dropped.
@@ -135,16 +173,32 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// What is acknowledged is durable, whatever the server's file says, and the planner, which knows nothing of a
-    /// table that grows from nothing, does not walk over all of it.
+    /// What is acknowledged is durable, whatever the server's file says; the server cuts off who goes silent while others
+    /// wait; and the planner, which knows nothing of a table that grows from nothing, does not walk over all of it.
     async fn set_up(&self) -> EngineResult<()> {
-        let statement_timeout = STATEMENT_TIMEOUT.as_millis();
-        let needed =
-            format!("SET synchronous_commit = on; SET statement_timeout = {statement_timeout}");
+        let (statement_timeout, silence) = (
+            STATEMENT_TIMEOUT.as_millis(),
+            self.connector.silence.as_millis(),
+        );
+        let needed = format!(
+            "SET synchronous_commit = on; SET statement_timeout = {statement_timeout}; \
+             SET idle_in_transaction_session_timeout = {silence}"
+        );
         self.all(&needed).await?;
-        let wanted = "SET enable_seqscan = off; SET enable_bitmapscan = off";
-        if let Err(error) = self.all(wanted).await {
-            tracing::debug!(%error, "the database has no such planner");
+        let seconds = (silence / 3000).max(1);
+        let wanted = [
+            "SET enable_seqscan = off".to_owned(),
+            "SET enable_bitmapscan = off".to_owned(),
+            format!("SET tcp_user_timeout = {silence}"),
+            format!("SET tcp_keepalives_idle = {seconds}"),
+            format!("SET tcp_keepalives_interval = {seconds}"),
+            "SET tcp_keepalives_count = 2".to_owned(),
+            format!("SET client_connection_check_interval = {silence}"),
+        ];
+        let settings = wanted.iter().map(|set| self.client.batch_execute(set));
+        let set = self.trip(async { Ok(future::join_all(settings).await) });
+        for error in set.await?.into_iter().filter_map(Result::err) {
+            tracing::debug!(%error, "the database has no such setting");
         }
         Ok(())
     }
@@ -188,73 +242,73 @@ impl Session {
         Ok(row.is_some())
     }
 
-    /// Steps of one transaction, behind the lock that goes before any change.
-    async fn locked<T>(&self, steps: impl Future<Output = Result<T, Error>>) -> EngineResult<T> {
-        let statements = &self.connector.statements;
-        self.all("BEGIN").await?;
-        let lock = statements.lock();
-        let done = self.trip(async {
-            self.client.query_one(&lock, &[]).await?;
-            steps.await
-        });
-        match done.await {
-            Ok(done) => {
-                self.all("COMMIT").await?;
-                Ok(done)
-            }
-            Err(error) => {
-                // What it fails with was told.
-                let _ = self.all("ROLLBACK").await;
-                Err(error)
-            }
-        }
+    /// One statement in a transaction, behind the lock that goes before any change. All of it is sent before the first
+    /// answer, so that a machine which dies meanwhile rarely leaves the lock to be waited for.
+    async fn locked(
+        &self,
+        statement: &str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> EngineResult<Vec<Row>> {
+        let lock = self.connector.statements.lock();
+        let client = &self.client;
+        let prepared = future::try_join(client.prepare(&lock), client.prepare(statement));
+        let (lock, step) = self.trip(prepared).await?;
+        let trip = future::try_join4(
+            client.batch_execute(BEGIN),
+            client.query_one(&lock, &[]),
+            client.query(&step, params),
+            client.batch_execute("COMMIT"),
+        );
+        let ((), _, rows, ()) = self.trip(trip).await?;
+        Ok(rows)
     }
 
-    /// Begins a session of a machine, whose earlier ones are over. Returns its number.
-    pub(super) async fn begin(&self, machine: i64, name: &str) -> EngineResult<i64> {
-        let [end, number, insert] = self.connector.statements.begin();
-        let begun = self.locked(async {
-            self.client.execute(&end, &[&machine]).await?;
-            let row = self.client.query_one(&number, &[]).await?;
-            self.client.execute(&insert, &[&machine, &name]).await?;
-            Ok(row)
-        });
-        let row = match begun.await {
-            Err(error) if self.has_schema().await? => {
-                return Err(self.of_version(1).unwrap_or(error));
+    /// Begins a session of a machine, whose earlier ones are over.
+    pub(super) async fn begin(&self, machine: i64, name: &str) -> EngineResult<Own> {
+        let begin = self.connector.statements.begin();
+        let token = random::number().cast_signed();
+        let rows = match self.locked(&begin, &[&machine, &name, &token]).await {
+            Err(error)
+                if error == self.connector.failure(NOT_THERE) && self.has_schema().await? =>
+            {
+                return Err(self.of_version(1));
             }
             begun => begun?,
         };
-        self.of_version(row.get(1)).map_or(Ok(row.get(0)), Err)
+        let row = rows
+            .first()
+            .ok_or_else(|| self.connector.failure(NOT_THERE))?;
+        let id: Option<i64> = row.get(1);
+        let id = id.ok_or_else(|| self.of_version(row.get(0)))?;
+        Ok(Own { id, token })
     }
 
     /// Why tables of this version are not used.
-    fn of_version(&self, version: i32) -> Option<EngineError> {
+    fn of_version(&self, version: i32) -> EngineError {
         let text = format!("its tables have version {version}: use the penstock that made them");
-        (version != VERSION).then(|| self.connector.failure(&text))
+        self.connector.failure(&text)
     }
 
-    /// Asks to have the keys alone; returns who has, and the latest change.
-    pub(super) async fn ask(&self, session: i64) -> EngineResult<(Option<i64>, i64)> {
+    /// Asks to have the keys alone; returns who has, and the latest change. Fails if the session is over.
+    pub(super) async fn ask(&self, own: Own) -> EngineResult<(Option<i64>, Point)> {
         let ask = self.connector.statements.ask();
-        let row = self
-            .locked(self.client.query_one(&ask, &[&session]))
-            .await?;
-        Ok((row.get(0), row.get(1)))
+        let rows = self.locked(&ask, &[&own.id, &own.token]).await?;
+        let row = rows.first().ok_or_else(over)?;
+        let (at, tip) = (row.get(1), row.get(2));
+        Ok((row.get(0), Point { at, tip }))
     }
 
     /// Has the keys no longer alone.
-    pub(super) async fn share(&self, session: i64) -> EngineResult<()> {
+    pub(super) async fn share(&self, own: Own) -> EngineResult<()> {
         let share = self.connector.statements.share();
-        let params: [&(dyn ToSql + Sync); 1] = [&session];
-        self.locked(self.client.execute(&share, &params)).await?;
+        self.locked(&share, &[&own.id, &own.token]).await?;
         Ok(())
     }
 
     /// Says that a session is alive, and whether it was.
-    pub(super) async fn beat(&self, session: i64, took_in: i64) -> EngineResult<bool> {
+    pub(super) async fn beat(&self, own: Own, took_in: i64) -> EngineResult<bool> {
         let beat = self.connector.statements.beat();
-        let params: [&(dyn ToSql + Sync); 2] = [&session, &took_in];
+        let params: [&(dyn ToSql + Sync); 3] = [&own.id, &own.token, &took_in];
         let row = self.trip(self.client.query_opt(&beat, &params)).await?;
         Ok(row.is_some())
     }
@@ -276,18 +330,27 @@ impl Session {
         Ok(rows.iter().map(record).collect())
     }
 
+    /// Ends this session.
+    pub(super) async fn end(&self, own: Own) -> EngineResult<()> {
+        let gone = self.end_if(own.id, None, Some(own.token)).await;
+        gone.map(drop)
+    }
+
     /// Ends a session, if it was heard of so often; returns whether there was one.
-    pub(super) async fn end(&self, session: i64, beat: Option<i64>) -> EngineResult<bool> {
+    pub(super) async fn end_other(&self, id: i64, beat: Option<i64>) -> EngineResult<bool> {
+        self.end_if(id, beat, None).await
+    }
+
+    async fn end_if(&self, id: i64, beat: Option<i64>, token: Option<i64>) -> EngineResult<bool> {
         let end = self.connector.statements.end();
-        let params: [&(dyn ToSql + Sync); 2] = [&session, &beat];
-        let ended = self.locked(self.client.execute(&end, &params)).await?;
-        Ok(ended > 0)
+        let gone = self.locked(&end, &[&id, &beat, &token]).await?;
+        Ok(!gone.is_empty())
     }
 
     /// Removes changes from the feed that nobody needs.
     pub(super) async fn trim(&self) -> EngineResult<()> {
         let trim = self.connector.statements.trim();
-        self.locked(self.client.execute(&trim, &[])).await?;
+        self.locked(&trim, &[]).await?;
         Ok(())
     }
 }
@@ -304,10 +367,15 @@ fn news<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<News> {
                 is_own: row.get("is_own"),
             }),
             None => {
-                news.at = row.get("at");
+                news.point.at = row.get("at");
+                news.point.tip = row.get("tip");
+                news.before = row.get("before");
                 news.floor = row.get("floor");
                 news.is_asked = row.get::<_, Option<bool>>("is_asked").unwrap_or_default();
                 is_alive = row.get("is_own");
+                if is_alive {
+                    news.made = (row.get("batch"), row.get("made_at"));
+                }
             }
         }
     }
@@ -317,6 +385,7 @@ fn news<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<News> {
 }
 
 /// Some rows, and what others changed since, as of the same moment.
+#[derive(Debug)]
 pub(super) struct Page {
     pub(super) rows: Vec<(Bytes, Bytes)>,
     pub(super) news: News,
@@ -325,17 +394,25 @@ pub(super) struct Page {
 /// From which number on news are wanted, and for which session.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Since {
-    pub(super) seen: i64,
-    pub(super) session: i64,
+    pub(super) seen: Point,
+    /// The last batch of the session that is known to be made.
+    pub(super) made: i64,
+    pub(super) own: Own,
 }
 
 impl Since {
-    /// Fails if the session is over, or the database knows less than it did.
+    /// Fails if the session is over, or the database knows less than it did, or something else.
     fn checked(self, news: Option<News>) -> EngineResult<News> {
         let news = news.ok_or_else(over)?;
-        match news.at >= self.seen {
-            true => Ok(news),
-            false => Err(put_back()),
+        let is_earlier = news.point.at < self.seen.at || news.made.0 < self.made;
+        let is_other = match news.point.at == self.seen.at {
+            true => news.point.tip != self.seen.tip,
+            // Changes of one who has the keys alone are not listed.
+            false => news.before.is_some_and(|before| before != self.seen.tip),
+        };
+        match is_earlier || is_other {
+            true => Err(put_back()),
+            false => Ok(news),
         }
     }
 }
@@ -369,7 +446,8 @@ impl Reader {
         count: i64,
     ) -> EngineResult<Page> {
         let (start, end) = (&*range.start, &*range.end);
-        let params: [&(dyn ToSql + Sync); 5] = [&since.seen, &since.session, &start, &end, &count];
+        let Own { id, token } = since.own;
+        let params: [&(dyn ToSql + Sync); 6] = [&since.seen.at, &id, &token, &start, &end, &count];
         let found = self.session.client.query(&self.page, &params);
         let found = self.session.trip(found).await?;
         let is_row = |row: &&Row| row.get::<_, bool>("is_row");
@@ -381,7 +459,8 @@ impl Reader {
 
     /// What others changed.
     pub(super) async fn news(&self, since: Since) -> EngineResult<News> {
-        let params: [&(dyn ToSql + Sync); 2] = [&since.seen, &since.session];
+        let Own { id, token } = since.own;
+        let params: [&(dyn ToSql + Sync); 3] = [&since.seen.at, &id, &token];
         let found = self.session.client.query(&self.news, &params);
         let found = self.session.trip(found).await?;
         since.checked(news(found.iter()))
@@ -407,8 +486,8 @@ fn key_and_value(row: &Row) -> (Bytes, Bytes) {
 pub(super) struct Batch {
     /// Among those of the session.
     pub(super) number: i64,
-    /// What they build on is as of this number.
-    pub(super) seen: i64,
+    /// What they build on is as of this point.
+    pub(super) seen: Point,
     pub(super) grounds: Grounds,
     pub(super) edits: Edits,
     /// Whether others are there to be told.
@@ -454,10 +533,11 @@ impl Writer {
         batch: &Batch,
     ) -> EngineResult<(Outcome, News)> {
         let columns = Columns::of(batch);
-        let params: [&(dyn ToSql + Sync); 14] = [
-            &since.session,
+        let (Own { id, token }, tip) = (since.own, random::number().cast_signed());
+        let params: [&(dyn ToSql + Sync); 17] = [
+            &id,
             &batch.number,
-            &batch.seen,
+            &batch.seen.at,
             &columns.grounds,
             &columns.firsts,
             &columns.ends,
@@ -469,12 +549,15 @@ impl Writer {
             &columns.plus,
             &batch.is_told,
             &batch.took_in,
+            &token,
+            &batch.seen.tip,
+            &tip,
         ];
         let client = &self.session.client;
-        let news_params: [&(dyn ToSql + Sync); 2] = [&since.seen, &since.session];
+        let news_params: [&(dyn ToSql + Sync); 3] = [&since.seen.at, &id, &token];
         // All of it is sent before the first answer: nobody else uses this connection.
         let trip = future::try_join5(
-            client.batch_execute("BEGIN"),
+            client.batch_execute(BEGIN),
             client.query_one(&self.lock, &[]),
             client.query(&self.change, &params),
             client.query(&self.news, &news_params),
@@ -505,6 +588,7 @@ fn outcome(rows: &[Row]) -> EngineResult<Outcome> {
         }),
         Some(3) => Ok(Outcome::Outdated),
         Some(2) => Err(put_back()),
+        Some(5) => Err(EngineError::Database("no transaction began".to_owned())),
         _ => Err(over()),
     }
 }

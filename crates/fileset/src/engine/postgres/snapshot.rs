@@ -1,9 +1,10 @@
 //! A look at one state of all keys that keeps none of them, for who goes over more than fits in memory.
 //!
-//! The look blocks its thread; a thread beside it asks the database, in one transaction that sees one state.
+//! The look blocks its thread; a thread beside it asks the database, in one transaction that sees one state. What others
+//! changed up to that state is told with it: looks that come later see no earlier one.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     ops::{ControlFlow, Range},
     sync::mpsc,
     time::Duration,
@@ -12,8 +13,9 @@ use std::{
 use bytes::Bytes;
 
 use super::{
+    feed::News,
     known::behind,
-    session::{Connector, Reader, Since},
+    session::{Connector, Page, Reader, Since},
     worker::PAGE_MAX,
 };
 use crate::engine::{EngineError, EngineResult, Query, Reads, Visitor, layers::in_order};
@@ -25,7 +27,8 @@ struct Asked {
     count: i64,
 }
 
-type Answer = EngineResult<Vec<(Bytes, Bytes)>>;
+type Rows = Vec<(Bytes, Bytes)>;
+type Answer = EngineResult<Page>;
 
 /// The side of who looks.
 struct Snapshot {
@@ -33,10 +36,12 @@ struct Snapshot {
     answers: mpsc::Receiver<Answer>,
     patience: Duration,
     failed: RefCell<Option<EngineError>>,
+    /// As of the one state.
+    news: Cell<Option<News>>,
 }
 
 impl Snapshot {
-    fn page(&self, start: Bytes, end: Bytes, count: i64) -> Answer {
+    fn page(&self, start: Bytes, end: Bytes, count: i64) -> EngineResult<Rows> {
         let gone = || EngineError::Database("the look at all keys ended early".to_owned());
         let asked = self.ask.send(Asked { start, end, count });
         let answer = match asked {
@@ -44,10 +49,16 @@ impl Snapshot {
             Err(_) => return Err(gone()),
         };
         let answer = answer.map_err(|_| gone()).and_then(|answer| answer);
-        if let Err(error) = &answer {
-            self.failed.borrow_mut().get_or_insert(error.clone());
+        match answer {
+            Ok(page) => {
+                self.news.set(self.news.take().or(Some(page.news)));
+                Ok(page.rows)
+            }
+            Err(error) => {
+                self.failed.borrow_mut().get_or_insert(error.clone());
+                Err(error)
+            }
         }
-        answer
     }
 }
 
@@ -80,12 +91,12 @@ impl Reads for Snapshot {
     }
 }
 
-/// Runs a look. Blocks.
+/// Runs a look; returns what others changed up to the state that it saw, if it saw one. Blocks.
 pub(super) fn look(
     connector: Connector,
     (since, patience): (Since, Duration),
     query: Query<'_>,
-) -> EngineResult<()> {
+) -> EngineResult<Option<News>> {
     let (ask, asked) = mpsc::channel();
     let (answer, answers) = mpsc::channel();
     let asking = std::thread::spawn(move || {
@@ -98,18 +109,19 @@ pub(super) fn look(
         answers,
         patience,
         failed: RefCell::new(None),
+        news: Cell::new(None),
     };
     query(&snapshot);
-    let failed = snapshot.failed.take();
+    let (failed, news) = (snapshot.failed.take(), snapshot.news.take());
     drop(snapshot);
     let _ = asking.join();
-    failed.map_or(Ok(()), Err)
+    failed.map_or(Ok(news), Err)
 }
 
 /// Answers until nobody asks any more.
 fn serve(
     connector: &Connector,
-    since: Since,
+    mut since: Since,
     (asked, answer): (&mpsc::Receiver<Asked>, &mpsc::Sender<Answer>),
 ) -> EngineResult<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -118,13 +130,17 @@ fn serve(
     let runtime = runtime.map_err(|error| EngineError::Io(error.to_string()))?;
     let reader = runtime.block_on(async {
         let reader = Reader::connect(connector).await?;
-        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        // Nobody waits for it.
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
+                     SET LOCAL idle_in_transaction_session_timeout = 0";
         reader.session.all(begin).await?;
         Ok::<_, EngineError>(reader)
     })?;
     for Asked { start, end, count } in asked {
         let page = runtime.block_on(reader.page(since, &(start..end), count))?;
-        if answer.send(Ok(page.rows)).is_err() {
+        // All pages are as of the same state: what others changed before it is told once.
+        since.seen = page.news.point;
+        if answer.send(Ok(page)).is_err() {
             break;
         }
     }

@@ -8,24 +8,31 @@
 //!
 //! A group of operations that builds on what others changed meanwhile is taken back as a whole, with the one that
 //! waits behind it: who runs them does it again.
+//!
+//! A group that was sent lies above what is known for as long as nothing that came from the database has it in it. What
+//! comes says which batch of this session was made last: with the first that says this one its edits become known, in
+//! the same instant, be its own answer late or lost. So nothing that it changed is seen twice, and nothing that others
+//! changed behind it is hidden by it.
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::{
-    edits::{Draft, Edit, Edits, Over},
-    feed::{Feed, News},
+    edits::{Draft, Edits, Over, number},
+    feed::{Feed, News, Point},
     grounds::{Grounds, Noted},
     known::{Known, Look, Want},
-    session::{Batch, Page},
+    session::{Batch, Own, Page, Since},
 };
 use crate::engine::{
     EngineError, EngineResult, Operation, Query, Verdict,
-    layers::{Layer, Layered},
+    layers::{Changes, Layer, Layered},
 };
 
-/// Bytes that one operation may change.
-const OPERATION_MAX: usize = 64 << 20;
+/// Bytes that one operation may change, and that it may look at which do not fit in memory.
+pub(super) const OPERATION_MAX: usize = 64 << 20;
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,16 +61,20 @@ pub(super) enum Ran {
     Missed(Want),
     /// It did nothing: others come in just now.
     Yielding,
+    /// It did nothing: the session may be over.
+    Uncertain,
 }
 
 /// Operations that are made at once.
 #[derive(Debug)]
 struct Group {
+    /// Among the batches of this session, once it is sent.
+    number: i64,
     operations: u64,
     edits: Edits,
     grounds: Grounds,
-    /// What they build on is as of this number or a later one.
-    seen: i64,
+    /// What they build on is as of this point or a later one.
+    seen: Option<Point>,
     bytes: usize,
     fate: watch::Sender<Fate>,
 }
@@ -71,10 +82,11 @@ struct Group {
 impl Group {
     fn new() -> Self {
         Self {
+            number: 0,
             operations: 0,
             edits: Edits::default(),
             grounds: Grounds::default(),
-            seen: i64::MAX,
+            seen: None,
             bytes: 0,
             fate: watch::Sender::new(Fate::Open),
         }
@@ -94,12 +106,16 @@ impl Group {
 pub(super) struct State {
     failed: Option<EngineError>,
     mode: Mode,
-    known: Known,
+    pub(super) known: Known,
     pub(super) feed: Feed,
+    /// Somebody waits for the keys, which the database says this session has alone, who does not know that.
+    is_asked: bool,
     /// What is on its way to the database.
     sending: Group,
     /// What goes there next.
     waiting: Group,
+    /// The last batch that is known to be made.
+    made: i64,
     /// Operations that were applied.
     applied: u64,
 }
@@ -111,8 +127,10 @@ impl State {
             mode,
             known,
             feed,
+            is_asked: false,
             sending: Group::new(),
             waiting: Group::new(),
+            made: 0,
             applied: 0,
         }
     }
@@ -137,6 +155,15 @@ impl State {
         self.applied
     }
 
+    /// From where news are wanted.
+    pub(super) fn since(&self, own: Own) -> Since {
+        Since {
+            seen: self.feed.seen(),
+            made: self.made,
+            own,
+        }
+    }
+
     pub(super) fn waiting_bytes(&self) -> usize {
         self.waiting.bytes
     }
@@ -144,6 +171,12 @@ impl State {
     /// Others may have the keys, too. Nothing waits that was answered.
     pub(super) fn share(&mut self) {
         self.mode = Mode::Shared;
+        self.is_asked = false;
+    }
+
+    /// The database is to be told that others may have the keys, too.
+    pub(super) fn is_to_share(&self) -> bool {
+        self.mode == Mode::Yielding || self.mode == Mode::Shared && self.is_asked
     }
 
     /// Nobody else has the keys any more. What waits may build on what others changed last.
@@ -223,7 +256,7 @@ impl State {
         let group = &mut self.waiting;
         group.edits.extend(edits);
         group.grounds.extend(grounds);
-        group.seen = group.seen.min(self.feed.seen());
+        group.seen.get_or_insert(self.feed.seen());
         group.bytes += bytes;
         group.operations += 1;
         self.applied += 1;
@@ -237,9 +270,10 @@ impl State {
             return (None, self.applied);
         }
         self.sending = std::mem::replace(&mut self.waiting, Group::new());
+        self.sending.number = self.made + 1;
         let batch = Batch {
-            number: 0,
-            seen: self.sending.seen,
+            number: self.sending.number,
+            seen: self.sending.seen.unwrap_or_default(),
             grounds: std::mem::take(&mut self.sending.grounds),
             edits: self.sending.edits.clone(),
             is_told: self.mode == Mode::Shared,
@@ -253,13 +287,36 @@ impl State {
         if news.is_asked && self.mode == Mode::Alone {
             self.mode = Mode::Yielding;
         }
+        self.is_asked = news.is_asked;
+        let (batch, at) = news.made;
         let changed = self.feed.go_on(news);
         self.known.forget(changed.as_deref());
+        if batch > self.made {
+            self.made = batch;
+            self.settle(at);
+        }
+    }
+
+    /// What was sent was made, under this number: it is known now, but for its counters.
+    fn settle(&mut self, at: i64) {
+        let edits = std::mem::take(&mut self.sending.edits);
+        let keys: Vec<Bytes> = edits.iter().map(|(key, _)| key.clone()).collect();
+        self.known.forget(Some(&keys));
+        self.learn_made(at, edits.settled());
+        self.feed.changed(at, keys.into_iter());
+    }
+
+    /// What this session made under this number, but for what was changed since.
+    fn learn_made(&mut self, at: i64, mut made: Changes) {
+        if let Some(since) = self.feed.behind(at) {
+            made.retain(|key, _| !since.contains(key));
+            self.known.learn_changes(made);
+        }
     }
 
     /// What was read of a range.
     pub(super) fn learn(&mut self, range: std::ops::Range<Bytes>, page: Page) {
-        let at = page.news.at;
+        let at = page.news.point.at;
         self.go_on(page.news);
         if let Some(since) = self.feed.behind(at) {
             self.known.learn_range(range, page.rows, &since);
@@ -267,38 +324,20 @@ impl State {
     }
 
     /// The database has what was sent, under number `at`, and told where counters `stand`.
-    pub(super) fn finish(
-        &mut self,
-        at: i64,
-        stand: &std::collections::BTreeMap<Bytes, i64>,
-        news: News,
-    ) {
+    pub(super) fn finish(&mut self, at: i64, stand: &BTreeMap<Bytes, i64>, news: News) {
         self.go_on(news);
+        let stand = stand.iter();
+        let stand = stand.map(|(key, value)| (key.clone(), Some(number(*value))));
+        self.learn_made(at, stand.collect());
         let sent = std::mem::replace(&mut self.sending, Group::new());
-        let keys: Vec<Bytes> = sent.edits.iter().map(|(key, _)| key.clone()).collect();
-        let untold = sent.edits.iter().filter_map(|(key, edit)| {
-            let is_untold = matches!(edit, Edit::Count(_)) && !stand.contains_key(key);
-            is_untold.then(|| key.clone())
-        });
-        let untold: Vec<Bytes> = untold.collect();
-        let mut made = sent.edits.made(stand);
-        match self.feed.behind(at) {
-            Some(since) => made.retain(|key, _| !since.contains(key)),
-            None => {
-                self.known.forget(Some(&keys));
-                made.clear();
-            }
-        }
-        self.known.forget(Some(&untold));
-        self.known.learn_changes(made);
-        self.feed.changed(at, keys.into_iter());
         sent.fate.send_replace(Fate::Made);
     }
 
     /// What was sent changes nothing: whether it was right is known from what others changed by now.
     pub(super) fn finish_unchanged(&mut self, grounds: &Grounds, news: News) {
         self.go_on(news);
-        let later = self.feed.behind(self.sending.seen);
+        let seen = self.sending.seen.unwrap_or_default();
+        let later = self.feed.behind(seen.at);
         let is_right = later.is_some_and(|later| !grounds.have(later.into_iter()));
         let sent = std::mem::replace(&mut self.sending, Group::new());
         sent.fate.send_replace(match is_right {

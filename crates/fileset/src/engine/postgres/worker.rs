@@ -2,9 +2,16 @@
 //!
 //! No timer makes groups: whatever was applied while the last group was under way is the next one, in one trip. Groups
 //! go one after the other, so that a crash of this process takes away the last ones alone. In between the worker asks
-//! what others changed, and says that this session is alive.
+//! what others changed.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use penstock_base::{
@@ -15,12 +22,12 @@ use tokio::sync::{Notify, watch};
 
 use super::{
     known::{Want, behind},
-    lives::Lives,
+    pulse::{Life, Pulse},
     readers::Readers,
-    session::{Batch, Connector, Outcome, Since, Writer, over},
-    state::{Fate, Mode, Ran, State},
+    session::{Batch, Connector, Outcome, Own, Since, Writer},
+    state::{Fate, Mode, OPERATION_MAX, Ran, State},
 };
-use crate::engine::{EngineError, EngineResult, Operation};
+use crate::engine::{EngineError, EngineResult, Operation, Query};
 
 /// Bytes that may wait to be made durable; with more, operations wait.
 const WAITING_MAX: usize = 8 << 20;
@@ -34,7 +41,7 @@ const TRIM_BEATS: u32 = 12;
 /// How long the end of a session is tried to be told.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the first pause behind a failure is, at most, and how long the longest.
-const PAUSE: Duration = Duration::from_millis(50);
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Keys that are read where one is wanted: what lies near it is often wanted next.
 const NEAR: i64 = 8;
@@ -44,6 +51,9 @@ const NEAR_MAX: i64 = 512;
 const PAGE: i64 = 128;
 /// Keys in the largest page.
 pub(super) const PAGE_MAX: i64 = 8192;
+
+/// Misses of one operation, after which all stays known that is fetched for it.
+const MISSES_BEFORE_PIN: u32 = 12;
 
 /// How far the worker is.
 #[derive(Debug, Clone, Default)]
@@ -65,13 +75,44 @@ enum Asked<'a> {
     News,
 }
 
+/// Keeps what is fetched for an operation.
+struct Pin<'a> {
+    shared: &'a Shared,
+    bytes: usize,
+}
+
+impl<'a> Pin<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        shared.write().known.pin();
+        Self { shared, bytes: 0 }
+    }
+
+    /// So much more was fetched.
+    fn extend(&mut self, bytes: usize) -> EngineResult<()> {
+        self.bytes += bytes;
+        match self.bytes > OPERATION_MAX {
+            true => Err(EngineError::TooLarge(self.bytes)),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        self.shared.write().known.unpin();
+    }
+}
+
 /// What the engine and its worker share.
 pub(super) struct Shared {
     pub(super) connector: Connector,
     pub(super) state: std::sync::RwLock<State>,
     pub(super) progress: watch::Sender<Progress>,
     pub(super) readers: Readers,
-    pub(super) session: i64,
+    pub(super) own: Own,
+    pub(super) life: Life,
+    /// Nobody else has the keys, as it seems.
+    is_only_one: AtomicBool,
     /// How long an operation waits for a database that does not answer.
     pub(super) patience: Duration,
     /// Rings when others changed something.
@@ -84,14 +125,16 @@ impl Shared {
     pub(super) fn new(
         connector: Connector,
         (state, readers): (State, Readers),
-        (session, patience): (i64, Duration),
+        (own, life, patience): (Own, Life, Duration),
     ) -> Self {
         Self {
             connector,
             state: std::sync::RwLock::new(state),
             progress: watch::Sender::new(Progress::default()),
             readers,
-            session,
+            own,
+            life,
+            is_only_one: AtomicBool::new(false),
             patience,
             told: Notify::new(),
             bell: Notify::new(),
@@ -111,23 +154,25 @@ impl Shared {
 
     /// From where news are wanted.
     pub(super) fn since(&self) -> Since {
-        Since {
-            seen: self.read().feed.seen(),
-            session: self.session,
-        }
+        self.read().since(self.own)
+    }
+
+    /// Whether others have the keys, too.
+    pub(super) fn sees_others(&self, sees: bool) {
+        self.is_only_one.store(!sees, Ordering::Relaxed);
     }
 
     /// Changes what is known, and tells of it.
-    fn learn(&self, learn: impl FnOnce(&mut State)) {
-        let (has_untold, mode) = {
+    pub(super) fn learn(&self, learn: impl FnOnce(&mut State)) {
+        let (has_untold, is_to_share) = {
             let mut state = self.write();
             learn(&mut state);
-            (state.feed.has_untold(), state.mode())
+            (state.feed.has_untold(), state.is_to_share())
         };
         if has_untold {
             self.told.notify_one();
         }
-        if mode == Mode::Yielding {
+        if is_to_share {
             self.bell.notify_one();
         }
     }
@@ -151,12 +196,45 @@ impl Shared {
         })
     }
 
-    /// Runs an operation, again if others changed what it builds on.
+    /// Runs a look at what is known.
+    pub(super) fn look(&self, query: Query<'_>) -> EngineResult<Ran> {
+        let state = self.read();
+        state.check()?;
+        match self.life.is_certain() {
+            true => state.look(query),
+            false => Ok(Ran::Uncertain),
+        }
+    }
+
+    fn attempt(&self, operation: &mut Operation) -> EngineResult<Ran> {
+        let mut state = self.write();
+        state.check()?;
+        match self.life.is_certain() {
+            true => state.run(operation),
+            false => Ok(Ran::Uncertain),
+        }
+    }
+
+    /// Returns when it is certain that this session lives; fails if it is over.
+    pub(super) async fn certain(&self) -> EngineResult<()> {
+        if self.life.is_certain() {
+            return Ok(());
+        }
+        self.life.doubt();
+        self.reached(|_| self.life.is_certain()).await
+    }
+
+    /// Runs an operation, again if others changed what it builds on, for as long as operations wait.
     pub(super) async fn run(&self, operation: &mut Operation) -> EngineResult<()> {
-        let mut misses = 0;
+        let done = clock::deadline(self.patience, self.run_until_done(operation)).await;
+        done.unwrap_or_else(|_| Err(self.trouble()))
+    }
+
+    async fn run_until_done(&self, operation: &mut Operation) -> EngineResult<()> {
+        let (mut misses, mut pin) = (0, None);
         loop {
             self.room().await?;
-            let ran = self.write().run(operation)?;
+            let ran = self.attempt(operation)?;
             match ran {
                 Ran::Done => {
                     self.bell.notify_one();
@@ -172,13 +250,18 @@ impl Shared {
                     }
                 }
                 Ran::Missed(want) => {
-                    self.fetch(want, misses).await?;
+                    if misses >= MISSES_BEFORE_PIN {
+                        pin.get_or_insert_with(|| Pin::new(self));
+                    }
+                    let fetched = Box::pin(self.fetch(want, misses)).await?;
+                    pin.as_mut().map_or(Ok(()), |pin| pin.extend(fetched))?;
                     misses += 1;
                 }
                 Ran::Yielding => {
                     let others_are_in = |_: &Progress| self.read().mode() != Mode::Yielding;
                     self.reached(others_are_in).await?;
                 }
+                Ran::Uncertain => self.certain().await?,
             }
         }
     }
@@ -195,6 +278,7 @@ impl Shared {
 
     /// Returns when there is room for operations.
     pub(super) async fn room(&self) -> EngineResult<()> {
+        self.certain().await?;
         loop {
             let before = self.progress.borrow().committed;
             if self.read().waiting_bytes() <= WAITING_MAX {
@@ -217,8 +301,7 @@ impl Shared {
             progress.failed.is_some() || progress.is_ended || is_there(progress)
         });
         let Ok(reached) = clock::deadline(self.patience, reached).await else {
-            let trouble = self.progress.borrow().trouble.clone();
-            return Err(trouble.unwrap_or_else(|| self.silent()));
+            return Err(self.trouble());
         };
         let reached = reached.map_err(|_| closed())?;
         match is_there(&reached) {
@@ -227,13 +310,20 @@ impl Shared {
         }
     }
 
-    fn silent(&self) -> EngineError {
-        let (place, patience) = (&self.connector.place, self.patience);
-        EngineError::Database(format!("{place}: no answer within {patience:?}"))
+    /// Why nothing came of it in time.
+    fn trouble(&self) -> EngineError {
+        let trouble = self.progress.borrow().trouble.clone();
+        trouble.unwrap_or_else(|| self.silent())
     }
 
-    /// Reads what is wanted; `misses` of the same reader came before. Waits for a database that is away.
-    pub(super) async fn fetch(&self, want: Want, misses: u32) -> EngineResult<()> {
+    fn silent(&self) -> EngineError {
+        let (place, patience) = (&self.connector.place, self.patience);
+        EngineError::Database(format!("{place}: not done within {patience:?}"))
+    }
+
+    /// Reads what is wanted; `misses` of the same reader came before. Waits for a database that is away. Returns how
+    /// many bytes were read.
+    pub(super) async fn fetch(&self, want: Want, misses: u32) -> EngineResult<usize> {
         let (first, most) = match want.is_scan {
             true => (PAGE, PAGE_MAX),
             false => (NEAR, NEAR_MAX),
@@ -243,14 +333,14 @@ impl Shared {
     }
 
     /// Asks the database, and waits for one that is away.
-    async fn ask_until_answered(&self, asked: Asked<'_>) -> EngineResult<()> {
+    async fn ask_until_answered(&self, asked: Asked<'_>) -> EngineResult<usize> {
         let mut trouble = None;
         let done = clock::deadline(self.patience, async {
             let mut pause = PAUSE;
             loop {
                 let answered = match asked {
                     Asked::Page(want, count) => self.fetch_once(want, count).await,
-                    Asked::News => self.ask_for_news().await,
+                    Asked::News => self.ask_for_news().await.map(|()| 0),
                 };
                 match answered {
                     Err(error @ (EngineError::Database(_) | EngineError::Full(_))) => {
@@ -268,7 +358,7 @@ impl Shared {
         }
     }
 
-    async fn fetch_once(&self, want: &Want, count: i64) -> EngineResult<()> {
+    async fn fetch_once(&self, want: &Want, count: i64) -> EngineResult<usize> {
         let range = want.start.clone()..want.end.clone();
         let page = self.readers.page(self.since(), &range, count).await;
         let page = self.brought(page)?;
@@ -277,16 +367,19 @@ impl Shared {
             _ => range.end,
         };
         let read: Range<Bytes> = range.start..end;
+        let rows = page.rows.iter();
+        let bytes = rows.map(|(key, value)| key.len() + value.len()).sum();
         self.learn(|state| state.learn(read, page));
-        Ok(())
+        Ok(bytes)
     }
 
     /// Returns when queries see all that was applied anywhere before the call.
     pub(super) async fn catch_up(&self) -> EngineResult<()> {
         if self.read().mode() != Mode::Shared {
-            return self.read().check();
+            self.read().check()?;
+            return self.certain().await;
         }
-        self.ask_until_answered(Asked::News).await
+        self.ask_until_answered(Asked::News).await.map(drop)
     }
 
     async fn ask_for_news(&self) -> EngineResult<()> {
@@ -319,7 +412,7 @@ pub(super) fn closed() -> EngineError {
 }
 
 /// A pause, some part of which is chance, and the next one is longer.
-async fn rest(pause: &mut Duration) {
+pub(super) async fn rest(pause: &mut Duration) {
     clock::sleep(pause.mul_f64(0.5 + random::fraction() / 2.0)).await;
     *pause = (*pause * 2).min(PAUSE_MAX);
 }
@@ -328,31 +421,26 @@ async fn rest(pause: &mut Duration) {
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) writer: Option<Writer>,
-    /// The number of the last batch that was made.
-    batch: i64,
-    lives: Lives,
-    lease: Duration,
-    last_beat: Instant,
-    beats: u32,
+    next_trim: Instant,
 }
 
 impl Worker {
-    pub(super) fn new(shared: Arc<Shared>, writer: Writer, lease: Duration) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, writer: Writer) -> Self {
         Self {
-            lives: Lives::of(shared.session, lease),
-            lease,
+            next_trim: clock::now() + shared.life.lease / BEATS * TRIM_BEATS,
             shared,
             writer: Some(writer),
-            batch: 0,
-            last_beat: clock::now(),
-            beats: 0,
         }
     }
 
-    /// Works until the engine is closed, or the session is over.
-    pub(super) async fn run(mut self) {
+    /// Works until the engine is closed, or the session is over, as its pulse may find out.
+    pub(super) async fn run(mut self, pulse: Pulse) {
         let shared = Arc::clone(&self.shared);
-        if let Err(error) = self.work().await {
+        let ended = tokio::select! {
+            worked = self.work() => worked,
+            over = pulse.run() => Err(over),
+        };
+        if let Err(error) = ended {
             shared.fail(&error);
         }
         shared
@@ -377,7 +465,7 @@ impl Worker {
             });
             if has_batch {
                 // What was applied meanwhile is next.
-            } else if shared.read().mode() == Mode::Yielding {
+            } else if shared.read().is_to_share() {
                 self.share().await?;
             } else if *closing.borrow_and_update() {
                 self.end().await;
@@ -393,15 +481,16 @@ impl Worker {
                     () = clock::sleep(poll) => drop(passed_over(shared.ask_for_news().await)?),
                 }
             }
-            if clock::now().duration_since(self.last_beat) >= self.lease / BEATS {
-                passed_over(self.beat().await)?;
+            let is_shared = shared.read().mode() == Mode::Shared;
+            if is_shared && shared.is_only_one.swap(false, Ordering::Relaxed) {
+                passed_over(self.be_alone().await)?;
             }
+            passed_over(self.trim().await)?;
         }
     }
 
     /// Sends changes until the database has them, or says that it will not take them.
-    async fn make_durable(&mut self, mut batch: Batch) -> EngineResult<()> {
-        batch.number = self.batch + 1;
+    async fn make_durable(&mut self, batch: Batch) -> EngineResult<()> {
         let mut pause = PAUSE;
         loop {
             match self.attempt(&batch).await {
@@ -434,7 +523,6 @@ impl Worker {
         let (outcome, news) = self.writer().await?.change(since, batch).await?;
         match outcome {
             Outcome::Made { at, stand } => {
-                self.batch = batch.number;
                 shared.learn(|state| state.finish(at, &stand, news));
                 Ok(())
             }
@@ -463,9 +551,9 @@ impl Worker {
 
     /// Lets others have the keys, too: all that was answered is in the database.
     async fn share(&mut self) -> EngineResult<()> {
-        let session = self.shared.session;
+        let own = self.shared.own;
         let shared = match self.writer().await {
-            Ok(writer) => writer.session.share(session).await,
+            Ok(writer) => writer.session.share(own).await,
             Err(error) => Err(error),
         };
         match shared {
@@ -484,49 +572,36 @@ impl Worker {
         }
     }
 
-    /// Says that this session is alive, and looks whether the others are.
-    async fn beat(&mut self) -> EngineResult<()> {
-        self.last_beat = clock::now();
-        let took_in = self.shared.read().feed.taken_in();
-        let session = self.shared.session;
-        let writer = self.take_writer().await?;
-        if !writer.session.beat(session, took_in).await? {
-            return Err(over());
+    /// Removes what nobody needs, now and then.
+    async fn trim(&mut self) -> EngineResult<()> {
+        if clock::now() < self.next_trim {
+            return Ok(());
         }
-        let others = self.lives.look(&writer.session).await?;
-        self.writer = Some(writer);
-        self.beats += 1;
-        if self.beats.is_multiple_of(TRIM_BEATS) {
-            self.writer().await?.session.trim().await?;
-        }
-        let is_shared = self.shared.read().mode() == Mode::Shared;
-        if is_shared && others.count == 0 {
-            self.be_alone().await?;
-        }
-        Ok(())
+        self.next_trim = clock::now() + self.shared.life.lease / BEATS * TRIM_BEATS;
+        self.writer().await?.session.trim().await
     }
 
     /// Has the keys alone, if nobody else came meanwhile.
     async fn be_alone(&mut self) -> EngineResult<()> {
-        let session = self.shared.session;
-        let (alone, _) = self.writer().await?.session.ask(session).await?;
-        if alone != Some(session) {
+        let own = self.shared.own;
+        let (alone, _) = self.writer().await?.session.ask(own).await?;
+        if alone != Some(own.id) {
             return Ok(());
         }
         let news = self.shared.readers.news(self.shared.since()).await;
         match news {
             Ok(news) => self.shared.learn(|state| state.be_alone(news)),
             // It keeps to the ways of those who share.
-            Err(_) => self.writer().await?.session.share(session).await?,
+            Err(_) => self.writer().await?.session.share(own).await?,
         }
         Ok(())
     }
 
     /// The session ends. One that does not is ended by others.
     async fn end(&mut self) {
-        let session = self.shared.session;
+        let own = self.shared.own;
         if let Ok(writer) = self.writer().await {
-            let _ = writer.session.end(session, None).await;
+            let _ = writer.session.end(own).await;
         }
     }
 }

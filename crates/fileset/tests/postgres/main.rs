@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
+mod bounds;
+#[path = "../database/mod.rs"]
 mod database;
+#[path = "../keys/mod.rs"]
 mod keys;
+mod refusals;
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -25,12 +29,10 @@ use penstock_fileset::engine::{
 use proptest::prelude::*;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
-use database::{Server, relay::Relay, settings as settings_on, settings_at};
+use database::{
+    Server, fail_changes, place, relay::Relay, settings as settings_on, settings_at, stop_failing,
+};
 use keys::{Model, Outcome, block_on, count, model, put, put_value, random_steps, step};
-
-fn place() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
-}
 
 /// Operations of several callers, each synced, until `ends`. Returns how many there were.
 async fn load(engine: &Arc<PostgresEngine>, ends: &Arc<AtomicBool>) -> u64 {
@@ -244,6 +246,7 @@ async fn a_server_that_is_away_is_told_in_time_and_gone_on_with() {
     server.run();
     while engine.sync().await.is_err() {}
     engine.close().await.unwrap();
+    settings.patience = PostgresSettings::PATIENCE;
     let again = PostgresEngine::open(&settings).await.unwrap();
     assert_eq!(model(&again).await[&b"k"[..]], b"w");
 }
@@ -294,23 +297,6 @@ async fn more_keys_than_fit_in_memory_are_looked_at_in_one_state() {
     assert_eq!(seen, 20_000);
 }
 
-/// Lets each change of keys fail so, in some of so many cases.
-fn fail_changes(server: &Server, settings: &PostgresSettings, (code, share): (&str, f64)) {
-    let schema = format!("penstock_{:016x}", settings.identity);
-    server.sql(&format!(
-        "CREATE FUNCTION {schema}.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
-           IF random() < {share} THEN RAISE EXCEPTION 'as told' USING ERRCODE = '{code}'; END IF; \
-           RETURN NEW; END $$; \
-         CREATE TRIGGER fail BEFORE INSERT ON {schema}.kv \
-           FOR EACH STATEMENT EXECUTE FUNCTION {schema}.fail();"
-    ));
-}
-
-fn stop_failing(server: &Server, settings: &PostgresSettings) {
-    let schema = format!("penstock_{:016x}", settings.identity);
-    server.sql(&format!("DROP FUNCTION {schema}.fail() CASCADE"));
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_of_the_server_is_told_and_gone_on_with() {
     let Some(server) = Server::shared() else {
@@ -320,13 +306,14 @@ async fn a_full_disk_of_the_server_is_told_and_gone_on_with() {
     let mut settings = settings_on(server, directory.path(), random::number());
     settings.patience = Duration::from_millis(500);
     let engine = PostgresEngine::create(&settings).await.unwrap();
-    fail_changes(server, &settings, ("53100", 1.0));
+    fail_changes(server, &settings, ("kv", "53100", 1.0));
     put(&engine, "k", "v").await;
     let told = engine.sync().await;
     assert!(matches!(told, Err(EngineError::Full(_))), "{told:?}");
     stop_failing(server, &settings);
     while engine.sync().await.is_err() {}
     engine.close().await.unwrap();
+    settings.patience = PostgresSettings::PATIENCE;
     let again = PostgresEngine::open(&settings).await.unwrap();
     assert_eq!(model(&again).await.len(), 1);
 }
@@ -340,7 +327,7 @@ async fn what_the_server_gave_up_for_others_is_tried_again() {
         let directory = place();
         let settings = settings_on(server, directory.path(), random::number());
         let engine = PostgresEngine::create(&settings).await.unwrap();
-        fail_changes(server, &settings, (code, 0.5));
+        fail_changes(server, &settings, ("kv", code, 0.5));
         for number in 0..20 {
             step(&engine, format!("key-{number}")).await.unwrap();
             engine.sync().await.unwrap();

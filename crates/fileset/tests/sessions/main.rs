@@ -3,8 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
+mod answers;
+#[path = "../database/mod.rs"]
 mod database;
+#[path = "../keys/mod.rs"]
 mod keys;
+mod leases;
+mod put_back;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,13 +27,13 @@ use bytes::Bytes;
 use penstock_base::random;
 use penstock_fileset::engine::{
     Engine, EngineError, MemorySession, Moment, Peers, PostgresEngine, PostgresSettings, SessionId,
-    Transaction, query, transact,
+    Transaction, transact,
 };
 use proptest::prelude::*;
 use tempfile::TempDir;
 
 use database::{Server, Turns, relay::Relay, settings as settings_on, settings_at};
-use keys::{Outcome, block_on, count, model, put, put_value, random_steps, step};
+use keys::{Outcome, block_on, count, get, model, put, put_value, random_steps, step};
 
 /// Machines that have a file system of their own.
 struct Machines {
@@ -63,11 +68,6 @@ impl Machines {
     async fn join(&mut self) -> PostgresEngine {
         PostgresEngine::open(&self.another()).await.unwrap()
     }
-}
-
-async fn get(engine: &dyn Engine, key: &str) -> Outcome<Option<Bytes>> {
-    let key = key.as_bytes().to_vec();
-    query(engine, move |reads| reads.get(&key)).await
 }
 
 async fn check_whole(engine: &PostgresEngine, expected: u64) {

@@ -1,0 +1,91 @@
+//! References and handles: taking one, and what is in the way of that.
+
+use penstock_base::FsResult;
+use penstock_vfs::{
+    AccessMask, Attributes, Entry, Identity, Inode, OpenOptions, Opened, permission,
+};
+
+use super::FilesetVolume;
+use crate::{
+    files::NewSize,
+    operations::{self, Condition},
+    schema::is_in_snapshot,
+};
+
+impl FilesetVolume {
+    /// What a reference that the caller has just taken leads to. Without the file the reference goes.
+    pub(super) async fn held(&self, inode: Inode) -> FsResult<Entry> {
+        let attributes = self
+            .query(|reads| operations::attributes(reads, inode))
+            .await;
+        let outcome = match attributes {
+            Ok(found) => self.check_held(&found).await.map(|()| found),
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(attributes) => Ok(self.entry(attributes)),
+            Err(error) => {
+                self.parts.held.give_back(inode, 1);
+                Err(error)
+            }
+        }
+    }
+
+    /// Fails with `Stale` if a file to which a reference was taken can be collected by another machine.
+    async fn check_held(&self, file: &Attributes) -> FsResult<()> {
+        match &self.parts.machines {
+            Some(machines) if is_removed(file) => {
+                machines.check_held(&self.parts, file.inode).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails with `Stale` if a file was removed on another machine: whoever opens it has an old name for it.
+    pub(super) async fn check_named(&self, file: &Attributes) -> FsResult<()> {
+        match &self.parts.machines {
+            Some(machines) if is_removed(file) => machines.check_named(file.inode).await,
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) async fn opened(
+        &self,
+        by: &Identity,
+        inode: Inode,
+        options: OpenOptions,
+    ) -> FsResult<Opened> {
+        if options.truncate {
+            let by = by.clone();
+            let check = move |file: &Attributes| permission::check(file, &by, wanted(options));
+            let new = NewSize {
+                size: 0,
+                drops_set_id: false,
+                condition: Some(Condition::new(check)),
+            };
+            self.parts.files.resize(inode, new).await?;
+        }
+        self.parts.held.take(inode)?;
+        let handle = self.parts.files.open(inode, options.access).await;
+        let handle = handle.inspect_err(|_| self.parts.held.give_back(inode, 1))?;
+        let machines = self.parts.machines.as_ref();
+        Ok(Opened {
+            is_unchanged: machines.is_none_or(|machines| machines.contents.opened(inode, handle)),
+            closes_silently: !options.access.writes(),
+            ..Opened::new(handle)
+        })
+    }
+}
+
+/// Whether a file of the live tree has no name left.
+fn is_removed(file: &Attributes) -> bool {
+    file.links == 0 && !is_in_snapshot(file.inode)
+}
+
+/// What somebody needs to be allowed to open a file so.
+pub(super) fn wanted(options: OpenOptions) -> AccessMask {
+    let part = |is_wanted, mask| if is_wanted { mask } else { AccessMask::EXISTS };
+    let reads = part(options.access.reads(), AccessMask::READ);
+    let writes = options.access.writes() || options.truncate;
+    reads.union(part(writes, AccessMask::WRITE))
+}

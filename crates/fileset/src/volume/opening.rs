@@ -1,0 +1,102 @@
+//! Making a file system and opening it.
+
+use std::sync::Arc;
+
+use penstock_base::{FsError, FsResult, random, run_blocking};
+use penstock_transfer::Transfer;
+use penstock_vfs::Identity;
+
+use super::{FilesetVolume, Parts, asked};
+use crate::{
+    collector,
+    data::{Objects, Spool},
+    engine::{Engine, Reads, query, transact},
+    files::Files,
+    garbage::{Garbage, Sweep, sweep_bucket},
+    listings::Listings,
+    machines::{Machines, VolumeLocks},
+    numbers::Numbers,
+    operations,
+    schema::Format,
+    snapshots::Preserving,
+    uploads,
+    usage::format_of,
+};
+
+impl FilesetVolume {
+    /// Makes an empty file system whose root belongs to `by`. Fails with `AlreadyExists` if there is one.
+    pub async fn format(engine: &dyn Engine, by: &Identity, format: Format) -> FsResult<()> {
+        let asked = asked(by);
+        transact(engine, move |transaction| {
+            operations::format(transaction, &asked, &format)
+        })
+        .await?;
+        Ok(engine.sync().await?)
+    }
+
+    /// Serves the file system whose metadata is in `engine` and whose objects are behind `transfer`. What files
+    /// without a name left, whose holder died, is collected. Fails with `NotFound` where there is none.
+    pub async fn open(engine: Arc<dyn Engine>, transfer: Arc<Transfer>) -> FsResult<Arc<Self>> {
+        Self::open_with(engine, transfer, None).await
+    }
+
+    /// The same with a spool, through which `transfer` reads and which is a barrier of the engine. A save of a small
+    /// file then waits for no request, and closing a file for no disk.
+    pub async fn open_with(
+        engine: Arc<dyn Engine>,
+        transfer: Arc<Transfer>,
+        spool: Option<Arc<Spool>>,
+    ) -> FsResult<Arc<Self>> {
+        if let Some(peers) = engine.peers() {
+            peers.catch_up().await?;
+        }
+        let identity = format_of(&*engine).await?.identity;
+        if spool.is_some() && engine.peers().is_some() {
+            return Err(FsError::InvalidArgument(
+                "where several machines have a file system nothing is kept on the disk of one: durability is `store`",
+            ));
+        }
+        if let Some(spool) = &spool {
+            run_blocking(|| spool.note_boot());
+        }
+        let objects = Arc::new(Objects::with_spool(transfer, spool));
+        let engine = Arc::new(Preserving::new(engine));
+        let parts = Arc::new(Parts {
+            files: Files::new(engine.clone(), Arc::clone(&objects)),
+            machines: Machines::new(&engine),
+            engine,
+            objects,
+            held: Arc::default(),
+        });
+        match &parts.machines {
+            Some(machines) => {
+                machines.begin(parts.objects.writer()).await?;
+                machines.find_orphans().await?;
+                parts.files.tell(Arc::downgrade(&parts));
+                machines.follow(Arc::downgrade(&parts));
+                parts.held.bell.notify_one();
+            }
+            None => {
+                let look = |reads: &dyn Reads| operations::orphans(reads);
+                for orphan in query(&*parts.engine, look).await? {
+                    parts.held.orphaned(orphan);
+                }
+            }
+        }
+        tokio::spawn(collector::run(Arc::downgrade(&parts)));
+        tokio::spawn(uploads::run(Arc::downgrade(&parts)));
+        Ok(Arc::new(Self {
+            locks: VolumeLocks::new(&parts),
+            parts,
+            numbers: Numbers::default(),
+            listings: Listings::default(),
+            epoch: random::number(),
+            identity,
+        }))
+    }
+
+    /// Looks through the bucket for objects that leaked, as it does by itself once a day.
+    pub async fn sweep(&self, how: Sweep) -> FsResult<Garbage> {
+        sweep_bucket(&*self.parts.engine, &self.parts.objects, how).await
+    }
+}
