@@ -358,7 +358,6 @@ async fn more_files_than_may_wait_are_saved_at_the_close() {
     assert_eq!(bed.keys().await.len(), 40);
 }
 
-/// Each has files open, so the descriptors of the process bound them too.
 /// The staging directory gave up what a thousand files had left, and each that was read again was one request.
 #[tokio::test]
 async fn what_many_files_left_is_read_without_the_store() {
@@ -399,6 +398,7 @@ async fn temporary_files_are_renamed_before_they_are_saved_in_haste_too() {
     assert!(!bed.requests().contains("copy"));
 }
 
+/// Each has files open, so the descriptors of the process bound them too.
 #[tokio::test]
 async fn files_that_are_being_saved_count_among_those_that_may_wait() {
     const FILES_MAX: u64 = 100;
