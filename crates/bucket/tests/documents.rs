@@ -83,10 +83,17 @@ fn functions() -> HashSet<String> {
     names
 }
 
-/// Functions that a test attribute stands before.
+/// Functions that a test attribute stands before, and those that are a test for each engine.
 fn collect(source: &str, names: &mut HashSet<String>) {
-    let mut is_test = false;
+    let (mut is_test, mut is_list) = (false, false);
     for line in source.lines().map(str::trim) {
+        is_list |= line.starts_with("on_each_engine!(");
+        if is_list {
+            let words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+            names.extend(words.map(str::to_owned));
+            is_list = !line.ends_with(");");
+            continue;
+        }
         if line.starts_with("#[") {
             is_test |= line.starts_with("#[test]") || line.contains("::test");
             continue;
