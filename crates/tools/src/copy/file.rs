@@ -85,7 +85,24 @@ impl Copying<'_> {
         stat: &Stat,
         crew: &Crew<Task>,
     ) -> io::Result<()> {
-        let existing = self.make_way(branch, item)?;
+        match self.copy_over(branch, item, stat, (crew, branch.data.is_fresh)) {
+            // Somebody made it since it was looked for, such as the requests of a copy that was killed.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::EXIST) => {
+                self.copy_over(branch, item, stat, (crew, false))
+            }
+            copied => copied,
+        }
+    }
+
+    /// Copies a file in the place of what has its name.
+    fn copy_over(
+        &self,
+        branch: &Branch,
+        item: &Item,
+        stat: &Stat,
+        (crew, is_fresh): (&Crew<Task>, bool),
+    ) -> io::Result<()> {
+        let existing = self.make_way(branch, item, is_fresh)?;
         if is_regular(stat) {
             return self.copy_regular(branch, item, (stat, existing.as_ref()), crew);
         }
@@ -106,13 +123,8 @@ impl Copying<'_> {
     }
 
     /// What has the name of the copy. A directory is removed where that is asked for.
-    fn make_way(&self, branch: &Branch, item: &Item) -> io::Result<Option<Stat>> {
-        let Some(target) = branch
-            .data
-            .target
-            .as_ref()
-            .filter(|_| !branch.data.is_fresh)
-        else {
+    fn make_way(&self, branch: &Branch, item: &Item, is_fresh: bool) -> io::Result<Option<Stat>> {
+        let Some(target) = branch.data.target.as_ref().filter(|_| !is_fresh) else {
             return Ok(None);
         };
         let existing = target.stat_if_any(item.target_name())?;
@@ -384,7 +396,7 @@ impl Copying<'_> {
 
     /// Makes `item` another name of what is at `spot`.
     fn link(&self, branch: &Branch, item: &Item, spot: &Spot) -> io::Result<()> {
-        let existing = self.make_way(branch, item)?;
+        let existing = self.make_way(branch, item, branch.data.is_fresh)?;
         let Some(target) = &branch.data.target else {
             self.report.files.add(1);
             return Ok(());
