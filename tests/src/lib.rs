@@ -13,6 +13,7 @@
 //! - [`Bucket`], [`Fileset`], [`Mount`], [`NfsMount`], [`Scratch`]: a bucket, a file system, mounts and a folder that clean up after
 //!   themselves, also when a test fails.
 //! - [`Disk`]: a file system that can be frozen, or lose its power. [`SmallDisk`]: one that is soon full.
+//! - [`Road`]: a way to a server that can be cut.
 //! - [`Patience`]: waiting for a condition with a limit, in place of sleeping and hoping.
 //!
 //! The tests themselves lie in `tests/tests/`, one file per concern. They run the `penstock`
@@ -49,6 +50,7 @@ mod mount;
 mod nfs;
 mod patience;
 mod process;
+mod road;
 mod s3fs;
 mod scratch;
 mod small_disk;
@@ -61,6 +63,7 @@ pub use mount::{Mount, MountOptions, is_mounted, unmount_dead};
 pub use nfs::NfsMount;
 pub use patience::Patience;
 pub use process::{Finished, Process, run_within};
+pub use road::{Road, Traffic};
 pub use s3fs::S3fs;
 pub use scratch::Scratch;
 pub use small_disk::SmallDisk;

@@ -40,7 +40,7 @@ impl MountOptions {
     }
 
     /// Adds everything to a command line.
-    pub(crate) fn apply(&self, command: &mut Command) {
+    pub fn apply(&self, command: &mut Command) {
         command
             .args(&self.arguments)
             .envs(self.environment.iter().cloned());

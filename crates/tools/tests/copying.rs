@@ -593,3 +593,32 @@ fn a_stop_ends_the_removal_of_a_tree_from_a_mirror() {
     assert_eq!(report.summary().failures, [""; 0]);
     assert!(fs::read_dir(to.join("gone")).unwrap().count() > 400);
 }
+
+/// Such as the late requests of a copy that was killed.
+#[test]
+fn links_that_appear_in_a_new_directory_meanwhile_are_replaced() {
+    const LINKS: usize = 3000;
+    let (_folder, from, to) = folder();
+    let link = |directory: &Path, number: usize| directory.join(format!("link {number:04}"));
+    for number in 0..LINKS {
+        symlink("right", link(&from, number)).unwrap();
+    }
+    let made = thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            while !to.exists() {
+                thread::yield_now();
+            }
+            (0..LINKS)
+                .filter(|number| symlink("wrong", link(&to, *number)).is_ok())
+                .count()
+        });
+        let summary = copied(&[&from], &to, &restore());
+        assert_eq!(summary.failures, [""; 0]);
+        other.join().unwrap()
+    });
+    assert!(made > 0, "nothing was in the way");
+    for number in 0..LINKS {
+        let leads_to = fs::read_link(link(&to, number)).unwrap();
+        assert_eq!(leads_to, Path::new("right"));
+    }
+}

@@ -38,6 +38,8 @@ pub struct Shadow {
     /// Nothing is written through mappings here: a thread that waits in one keeps all others of its
     /// process from memory, among them those of the test's own server.
     in_place: bool,
+    /// Whether the mount may end meanwhile.
+    may_end: bool,
     /// What may be under a name: `None` for nothing. What is not listed is certainly absent; of
     /// what is listed with nothing anything may be there.
     files: BTreeMap<String, Vec<Option<Content>>>,
@@ -55,6 +57,7 @@ impl Shadow {
             chance: Chance::new(seed),
             large,
             in_place: false,
+            may_end: false,
             files: BTreeMap::new(),
             done: 0,
             failed: 0,
@@ -68,6 +71,21 @@ impl Shadow {
             in_place: true,
             ..self
         }
+    }
+
+    /// The mount may be killed, or shut out of its file system.
+    #[must_use]
+    pub fn that_may_end(self) -> Self {
+        Self {
+            may_end: true,
+            ..self
+        }
+    }
+
+    /// Whether what happens may be the cause of this error.
+    fn passes(&self, error: Errno) -> bool {
+        let ended = matches!(error.0, libc::ENOTCONN | libc::ECONNABORTED);
+        is_passing(error) || self.may_end && ended
     }
 
     /// Does one thing or another.
@@ -158,7 +176,7 @@ impl Shadow {
         let uncertain = self.possible(name).len() != 1
             && matches!(error.0, libc::ESTALE | libc::EBUSY | libc::ENOENT);
         assert!(
-            is_passing(error) || uncertain,
+            self.passes(error) || uncertain,
             "{}/{name}: {error:?}, and it may be {:?}",
             self.folder.display(),
             self.possible(name)
@@ -216,7 +234,7 @@ impl Shadow {
         if let Err(error) = renamed {
             let about_target = self.possible(&target).len() != 1;
             assert!(
-                is_passing(error) || about_target,
+                self.passes(error) || about_target,
                 "{from:?} to {to:?}: {error:?}"
             );
         }
@@ -229,7 +247,7 @@ impl Shadow {
     fn list(&mut self) {
         let names = match system::list(&self.folder) {
             Ok(names) => names,
-            Err(error) if is_passing(error) => return self.failed += 1,
+            Err(error) if self.passes(error) => return self.failed += 1,
             Err(error) => panic!("listing {}: {error:?}", self.folder.display()),
         };
         for name in &names {

@@ -215,16 +215,6 @@ impl PostgresEngine {
         Self::begin(settings, Way::to(settings).await?).await
     }
 
-    /// Begins a session and ends all others: nothing that is written there is acknowledged any more.
-    pub async fn attach(settings: &PostgresSettings) -> EngineResult<Self> {
-        let way = Way::to(settings).await?;
-        for (record, _) in way.session.sessions().await? {
-            let id = record.id.0.cast_signed();
-            way.session.end_other(id, None).await?;
-        }
-        Self::begin(settings, way).await
-    }
-
     async fn begin(settings: &PostgresSettings, way: Way) -> EngineResult<Self> {
         let Way {
             connector,
@@ -300,8 +290,8 @@ async fn ask(
             None if settings.is_shared => return Ok((Mode::Shared, seen, life())),
             _ => {}
         }
-        // One that is dead is over by then.
-        if clock::now().duration_since(began) > settings.lease * 2 {
+        // One that is dead is over by then, and one that is alive has had its time to save what it changed.
+        if clock::now().duration_since(began) > settings.patience.max(settings.lease * 2) {
             return Err(EngineError::Database(
                 "another machine has it alone, and does not let others in".to_owned(),
             ));

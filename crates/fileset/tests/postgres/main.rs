@@ -23,8 +23,8 @@ use std::{
 use bytes::Bytes;
 use penstock_base::{Secret, random};
 use penstock_fileset::engine::{
-    Engine, EngineError, PostgresAddress, PostgresEngine, PostgresSettings, Transaction, query,
-    remove_tables, transact,
+    Engine, EngineError, PostgresAddress, PostgresEngine, PostgresSessions, PostgresSettings,
+    Transaction, query, remove_tables, transact,
 };
 use proptest::prelude::*;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -54,6 +54,15 @@ async fn load(engine: &Arc<PostgresEngine>, ends: &Arc<AtomicBool>) -> u64 {
         task.await.unwrap();
     }
     done.load(Ordering::SeqCst)
+}
+
+/// Shuts all others out and begins a session.
+async fn taken_over(settings: &PostgresSettings) -> Result<PostgresEngine, EngineError> {
+    let sessions = PostgresSessions::of(settings).await?;
+    for session in sessions.list().await? {
+        sessions.evict(session.id).await?;
+    }
+    PostgresEngine::open(settings).await
 }
 
 /// Fails unless the database has `expected` operations, each of them once.
@@ -149,7 +158,7 @@ async fn who_takes_a_file_system_over_shuts_the_other_machine_out() {
         matches!(refused, Err(EngineError::Fenced(_))),
         "{refused:?}"
     );
-    let new = PostgresEngine::attach(&second).await.unwrap();
+    let new = taken_over(&second).await.unwrap();
     let late = put_value(&old, "late", vec![1]).await;
     let late = late.and(old.sync().await);
     assert!(matches!(late, Err(EngineError::Fenced(_))), "{late:?}");
@@ -177,7 +186,7 @@ async fn a_machine_that_only_reads_hears_that_it_was_shut_out() {
     let first = settings_on(server, here.path(), random::number());
     let second = settings_on(server, there.path(), first.identity);
     let old = PostgresEngine::create(&first).await.unwrap();
-    let _new = PostgresEngine::attach(&second).await.unwrap();
+    let _new = taken_over(&second).await.unwrap();
     let look = query(&old, |reads| -> Outcome<Option<Bytes>> { reads.get(b"k") });
     let look = look.await;
     assert!(matches!(look, Err(EngineError::Fenced(_))), "{look:?}");
@@ -469,7 +478,7 @@ async fn random_life(server: &Server, steps: Vec<(u8, u8, u8)>) {
                 engine = loop {
                     let settings = settings(&machine);
                     let opened = match attaches {
-                        true => PostgresEngine::attach(&settings).await,
+                        true => taken_over(&settings).await,
                         false => PostgresEngine::open(&settings).await,
                     };
                     match opened {

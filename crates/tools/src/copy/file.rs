@@ -85,24 +85,7 @@ impl Copying<'_> {
         stat: &Stat,
         crew: &Crew<Task>,
     ) -> io::Result<()> {
-        match self.copy_over(branch, item, stat, (crew, branch.data.is_fresh)) {
-            // Somebody made it since it was looked for, such as the requests of a copy that was killed.
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::EXIST) => {
-                self.copy_over(branch, item, stat, (crew, false))
-            }
-            copied => copied,
-        }
-    }
-
-    /// Copies a file in the place of what has its name.
-    fn copy_over(
-        &self,
-        branch: &Branch,
-        item: &Item,
-        stat: &Stat,
-        (crew, is_fresh): (&Crew<Task>, bool),
-    ) -> io::Result<()> {
-        let existing = self.make_way(branch, item, is_fresh)?;
+        let existing = self.make_way(branch, item)?;
         if is_regular(stat) {
             return self.copy_regular(branch, item, (stat, existing.as_ref()), crew);
         }
@@ -122,9 +105,10 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// What has the name of the copy. A directory is removed where that is asked for.
-    fn make_way(&self, branch: &Branch, item: &Item, is_fresh: bool) -> io::Result<Option<Stat>> {
-        let Some(target) = branch.data.target.as_ref().filter(|_| !is_fresh) else {
+    /// What has the name of the copy; nothing in a fresh directory. A directory is removed where that is asked for.
+    fn make_way(&self, branch: &Branch, item: &Item) -> io::Result<Option<Stat>> {
+        let target = branch.data.target.as_ref();
+        let Some(target) = target.filter(|_| !branch.data.is_fresh) else {
             return Ok(None);
         };
         let existing = target.stat_if_any(item.target_name())?;
@@ -396,7 +380,7 @@ impl Copying<'_> {
 
     /// Makes `item` another name of what is at `spot`.
     fn link(&self, branch: &Branch, item: &Item, spot: &Spot) -> io::Result<()> {
-        let existing = self.make_way(branch, item, branch.data.is_fresh)?;
+        let existing = self.make_way(branch, item)?;
         let Some(target) = &branch.data.target else {
             self.report.files.add(1);
             return Ok(());
@@ -419,6 +403,7 @@ impl Copying<'_> {
     }
 
     /// Makes something under its name at once, or where that is taken under another one that then takes its place.
+    /// It may be taken since it was looked for, as by the late requests of a copy that was killed.
     fn under_name(
         &self,
         branch: &Branch,
@@ -431,7 +416,10 @@ impl Copying<'_> {
         };
         let name = item.target_name();
         if !is_taken {
-            return Ok(make(name)?);
+            match make(name) {
+                Err(Errno::EXIST) => {}
+                made => return Ok(made?),
+            }
         }
         let temporary = temporary_name(name);
         let made = match make(&temporary) {

@@ -20,6 +20,8 @@ use super::{Directory, flush, is_same_file};
 
 /// What such names begin with.
 const BEGINNING: &[u8] = b".parcp-";
+/// How often the name is taken anew: the late requests of a process that was killed may take it meanwhile.
+const ATTEMPTS_MAX: usize = 3;
 /// How many digits follow.
 const DIGITS: usize = 16;
 
@@ -53,19 +55,20 @@ impl Temporary {
     /// if another process is about to write the same.
     pub(crate) fn create(directory: &Arc<Directory>, name: &CStr) -> rustix::io::Result<Self> {
         let name = temporary_name(name);
-        let file = match create(directory, &name) {
-            Err(Errno::EXIST) => {
-                remove_left(directory, &name)?;
-                create(directory, &name)?
+        for _ in 0..ATTEMPTS_MAX {
+            match create(directory, &name) {
+                Err(Errno::EXIST) => remove_left(directory, &name)?,
+                file => {
+                    return Ok(Self {
+                        directory: Arc::clone(directory),
+                        name,
+                        file: file?,
+                        is_published: false,
+                    });
+                }
             }
-            other => other?,
-        };
-        Ok(Self {
-            directory: Arc::clone(directory),
-            name,
-            file,
-            is_published: false,
-        })
+        }
+        Err(Errno::BUSY)
     }
 
     /// Gives it its name, in the place of what has it. Nobody ever sees less than all of it.

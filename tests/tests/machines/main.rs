@@ -1,0 +1,341 @@
+//! Machines that have one file system mounted, whose metadata is in a database, on bad days.
+//!
+//! Each worker has a folder, and what was closed there without an error is there on every machine. A round goes
+//! wrong in one way; then each worker goes on at the next machine, where it must find what it left. All workers add
+//! lines to one journal, each under its lock. In the end nothing is left that belongs to nobody. `make soak` does so
+//! for hundreds of rounds.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::panic
+)]
+
+#[path = "../../../crates/fileset/tests/database/server.rs"]
+mod server;
+mod worker;
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use penstock_tests::{
+    Bucket, Finished, Kind, Mount, MountOptions, Patience, Process, Road, Scratch, Traffic,
+    penstock, run_within,
+    soak::{Chance, Weather},
+};
+use server::{PASSWORD, Server};
+use worker::{JOURNAL, Worker};
+
+const ROUNDS_VARIABLE: &str = "PENSTOCK_TEST_MACHINES_ROUNDS";
+const ROUNDS_DEFAULT: u64 = 4;
+/// Makes another run: what is done and what goes wrong follow from it.
+const SEED_VARIABLE: &str = "PENSTOCK_TEST_MACHINES_SEED";
+
+const MACHINES: usize = 3;
+const WORKERS: u64 = 5;
+const PATIENCE: Patience = Patience::seconds(90);
+/// A session that is silent for longer is over.
+const LEASE: Duration = Duration::from_secs(30);
+
+fn number(variable: &str, default: u64) -> u64 {
+    let given = std::env::var(variable).ok();
+    given.map_or(default, |text| text.parse().expect("a whole number"))
+}
+
+/// What goes wrong, of one machine where it says so.
+#[derive(Debug, Clone, Copy)]
+enum Bad {
+    /// Its mount is killed.
+    Killed,
+    /// It stands still and goes on.
+    Slow,
+    /// It stands still, is shut out, and goes on.
+    Evicted,
+    /// It stands still for longer than a session lasts.
+    Late,
+    /// Its way to the database is cut.
+    Cut(Traffic),
+    /// The same for longer than a session lasts.
+    Away,
+    /// The database is killed.
+    Database,
+    /// The store fails in one way or another.
+    Store,
+}
+
+impl Bad {
+    const SHORT: [Self; 8] = [
+        Self::Killed,
+        Self::Evicted,
+        Self::Cut(Traffic::OneWay),
+        Self::Database,
+        Self::Slow,
+        Self::Cut(Traffic::Silent),
+        Self::Cut(Traffic::Refused),
+        Self::Store,
+    ];
+    /// They take a lease each.
+    const LONG: [Self; 2] = [Self::Late, Self::Away];
+
+    /// Whether the mount cannot be used behind it.
+    fn ends_mount(self) -> bool {
+        matches!(self, Self::Killed | Self::Evicted | Self::Late | Self::Away)
+    }
+}
+
+/// A machine: a place for filesets, a way to the database, and a mount.
+struct Machine {
+    filesets: PathBuf,
+    road: Road,
+    mount: Option<Mount>,
+}
+
+impl Machine {
+    fn variables(&self, options: MountOptions) -> MountOptions {
+        options
+            .variable("PENSTOCK_FILESET_DIR", &self.filesets.display().to_string())
+            .variable("PGPASSWORD", PASSWORD)
+    }
+
+    fn engine(&self) -> String {
+        let port = self.road.port();
+        format!("postgres://penstock@127.0.0.1:{port}/postgres")
+    }
+
+    fn mount(&self) -> &Mount {
+        self.mount.as_ref().expect("it is mounted between rounds")
+    }
+
+    fn process(&self) -> Process {
+        self.mount().process()
+    }
+}
+
+struct Ground {
+    server: Server,
+    bucket: Bucket,
+    _scratch: Scratch,
+    machines: Vec<Machine>,
+    workers: Vec<Worker>,
+    chance: Chance,
+    weather: Weather,
+}
+
+impl Ground {
+    fn new(seed: u64) -> Option<Self> {
+        let server = Server::start()?;
+        let scratch = Scratch::new();
+        let machine = |number| Machine {
+            filesets: scratch.folder(&format!("machine-{number}")),
+            road: Road::to(server.port),
+            mount: None,
+        };
+        let mut ground = Self {
+            machines: (0..MACHINES).map(machine).collect(),
+            server,
+            bucket: Bucket::new(Kind::S3),
+            _scratch: scratch,
+            workers: Vec::new(),
+            chance: Chance::new(seed),
+            weather: Weather::new(seed),
+        };
+        for number in 0..MACHINES {
+            ground.introduce(number);
+            ground.mount(number);
+        }
+        let root = ground.machines[0].mount().path().to_owned();
+        File::create(root.join(JOURNAL)).unwrap();
+        ground.workers = (0..WORKERS)
+            .map(|number| Worker::start(number, seed, &root))
+            .collect();
+        Some(ground)
+    }
+
+    /// `penstock fileset VERB home` on a machine.
+    fn command(&self, machine: usize, verb: &str, more: &[&str]) -> Finished {
+        let machine = &self.machines[machine];
+        let mut command = self.penstock(machine, "fileset", &[verb, "home"]);
+        run_within(PATIENCE, command.args(more))
+    }
+
+    fn penstock(&self, machine: &Machine, verb: &str, arguments: &[&str]) -> Command {
+        let mut command = penstock();
+        command.arg(verb).args(arguments);
+        let options = machine.variables(self.bucket.signing_options());
+        options.apply(&mut command);
+        command
+    }
+
+    /// The first machine makes the file system, the others join.
+    fn introduce(&self, number: usize) {
+        let verb = if number == 0 { "create" } else { "attach" };
+        let machine = &self.machines[number];
+        let store = format!("{}/below", self.bucket.source());
+        let mut command = self.penstock(machine, "fileset", &[verb, "home"]);
+        command.args(["--store", &store, "--engine", &machine.engine()]);
+        self.bucket.options().apply(&mut command);
+        run_within(PATIENCE, &mut command).expect_success();
+    }
+
+    fn mount(&mut self, number: usize) {
+        let machine = &self.machines[number];
+        let options = machine.variables(self.bucket.signing_options());
+        let options = options
+            .option("request-timeout", "5s")
+            .option("retry-timeout", "20s");
+        let mount = Mount::new("fileset://home", &options);
+        self.machines[number].mount = Some(mount);
+    }
+
+    fn round(&mut self, bad: Bad) {
+        let victim = self.chance.below(MACHINES);
+        let shift = self.chance.below(MACHINES);
+        println!("{bad:?} at machine {victim}");
+        let began = Instant::now();
+        let lasts = Duration::from_millis(300 + self.chance.below(3000) as u64);
+        let faults = self.weather.change().0;
+        self.order(shift, Worker::begin);
+        thread::sleep(Duration::from_millis(500));
+        match bad {
+            Bad::Store => self.bucket.fail(faults),
+            _ => self.happen(bad, victim, lasts),
+        }
+        thread::sleep(lasts);
+        self.bucket.heal();
+        thread::sleep(Duration::from_millis(500));
+        self.workers.iter_mut().for_each(Worker::stop);
+        for worker in &mut self.workers {
+            worker.wait();
+        }
+        self.recover(bad, victim);
+        let recovered = began.elapsed();
+        // Each finds on the next machine what it left on this one.
+        self.order(shift + 1, Worker::verify);
+        println!(
+            "  recovered {recovered:.1?} after it began, compared {:.1?}",
+            began.elapsed()
+        );
+    }
+
+    fn happen(&self, bad: Bad, victim: usize, lasts: Duration) {
+        let machine = &self.machines[victim];
+        match bad {
+            Bad::Killed => machine.process().kill(),
+            Bad::Slow => stand_still(machine, || thread::sleep(lasts)),
+            Bad::Evicted => stand_still(machine, || self.evict(victim)),
+            Bad::Late => stand_still(machine, || thread::sleep(LEASE + lasts)),
+            Bad::Cut(traffic) => cut(machine, traffic, lasts),
+            Bad::Away => cut(machine, Traffic::Silent, LEASE + lasts),
+            Bad::Database => {
+                self.server.kill();
+                thread::sleep(lasts);
+                self.server.run();
+            }
+            Bad::Store => {}
+        }
+    }
+
+    /// Another machine ends the session of this one.
+    fn evict(&self, victim: usize) {
+        let process = format!("process {})", self.machines[victim].process().0);
+        let other = (victim + 1) % MACHINES;
+        let listed = self
+            .command(other, "sessions", &["--json"])
+            .expect_success();
+        let sessions: Vec<serde_json::Value> = serde_json::from_str(&listed.stdout).unwrap();
+        let session = sessions
+            .iter()
+            .find(|session| session["machine"].as_str().unwrap().ends_with(&process));
+        let session = session.expect("it has a session")["session"].to_string();
+        self.command(other, "sessions", &["--evict", &session])
+            .expect_success();
+    }
+
+    fn recover(&mut self, bad: Bad, victim: usize) {
+        if bad.ends_mount() {
+            let mount = self.machines[victim].mount.take().unwrap();
+            if !matches!(bad, Bad::Killed) {
+                let shown = fs::read_dir(mount.path());
+                assert!(shown.is_err(), "it was shut out and shows the directory");
+            }
+            mount.kill_and_unmount();
+            self.mount(victim);
+        }
+    }
+
+    /// Tells each worker something on a machine: `shift` chooses which has which.
+    fn order(&mut self, shift: usize, order: impl Fn(&mut Worker, &Path)) {
+        let machines = self.machines.iter().cycle().skip(shift);
+        for (worker, machine) in self.workers.iter_mut().zip(machines) {
+            order(worker, machine.mount().path());
+        }
+    }
+
+    /// All leave, and what is in the bucket belongs to somebody.
+    fn end(mut self) {
+        for machine in &mut self.machines {
+            machine.mount.take().unwrap().unmount();
+        }
+        self.command(0, "check", &["--data"]).expect_success();
+        self.command(0, "gc", &[]).expect_success();
+        let collected = self.command(0, "gc", &["--json"]).expect_success();
+        let found: serde_json::Value = serde_json::from_str(&collected.stdout).unwrap();
+        assert_eq!(found["leaked"]["objects"], 0, "{found}");
+        self.command(0, "destroy", &["--yes"]).expect_success();
+    }
+}
+
+/// Lets a process go on, also when something panics.
+struct GoesOn(Process);
+
+impl Drop for GoesOn {
+    fn drop(&mut self) {
+        self.0.signal("-CONT");
+    }
+}
+
+fn stand_still(machine: &Machine, meanwhile: impl FnOnce()) {
+    let process = machine.process();
+    process.signal("-STOP");
+    let _goes_on = GoesOn(process);
+    meanwhile();
+}
+
+fn cut(machine: &Machine, traffic: Traffic, lasts: Duration) {
+    machine.road.set(traffic);
+    thread::sleep(lasts);
+    machine.road.set(Traffic::Flows);
+}
+
+#[test]
+fn what_was_closed_on_a_machine_is_there_on_all_whatever_happens_to_one() {
+    let seed = number(SEED_VARIABLE, 1);
+    let rounds = number(ROUNDS_VARIABLE, ROUNDS_DEFAULT);
+    let Some(mut ground) = Ground::new(seed) else {
+        return;
+    };
+    for round in 0..rounds {
+        print!("seed {seed}, round {round}: ");
+        // Each comes once before any comes again.
+        let bad = match ground.chance.below(12) {
+            0 if rounds > ROUNDS_DEFAULT => *ground.chance.pick(&Bad::LONG),
+            _ => Bad::SHORT[round as usize % Bad::SHORT.len()],
+        };
+        ground.round(bad);
+    }
+    ground.end();
+}
+
+/// Nothing by itself: a worker of the test above.
+#[test]
+fn worker_of_a_machine() {
+    if let Ok(order) = std::env::var(worker::VARIABLE) {
+        worker::obey(&order);
+    }
+}
