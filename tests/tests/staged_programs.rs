@@ -4,6 +4,7 @@
 
 use std::process::Command;
 
+use penstock_devserver::Faults;
 use penstock_tests::{BUCKET, Bucket, Kind, Mount, Patience, Scratch, run_within};
 
 const PATIENCE: Patience = Patience::seconds(120);
@@ -287,4 +288,22 @@ fn a_file_that_is_appended_to_past_the_page_cache_is_read_right_through_it() {
     let mut append = python(include_str!("staged_programs/direct_append.py"));
     append.arg(bed.mount.join("file")).arg("5");
     run_within(PATIENCE, &mut append).expect_success();
+}
+
+/// The kernel closes the file within execve(2), and shows nobody the state of a process that is there.
+#[test]
+fn a_program_that_becomes_another_one_is_not_held_by_the_save_of_its_file() {
+    if !has("perl") {
+        return;
+    }
+    let bed = Bed::new(Kind::S3, "off");
+    bed.bucket.fail(Faults {
+        latency_ms: 500,
+        ..Faults::default()
+    });
+    bed.run(r#"perl -e 'open($file, ">", "file"); syswrite($file, "content"); exec "true"'"#);
+    bed.bucket.heal();
+    bed.mount.unmount();
+    let stored = bed.bucket.data().get(BUCKET, "file");
+    assert_eq!(stored.as_deref(), Some(&b"content"[..]));
 }

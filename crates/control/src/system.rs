@@ -51,9 +51,10 @@ impl Peer {
 /// Whether the first thread of the process of this number has ended: nothing does what the process promised any
 /// more, though the kernel may hold other threads of it. `false` where the process cannot be seen.
 pub fn has_died(number: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
-    // The name before it may contain anything.
-    let state = stat.rsplit(") ").next();
+    // Not `stat`, which the kernel shows of nobody who is in execve(2).
+    let status = fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
+    let mut lines = status.lines();
+    let state = lines.find_map(|line| line.strip_prefix("State:\t"));
     state.is_some_and(|state| state.starts_with(['Z', 'X']))
 }
 

@@ -40,7 +40,7 @@ use crate::{
     transport::WriteData,
 };
 
-use locks::RecordOwners;
+use locks::{Endings, RecordOwners};
 use overlaps::{Overlaps, Sent};
 use writers::{Closed, Writers};
 
@@ -66,6 +66,7 @@ pub(crate) struct Serving {
     gathers_writes: bool,
     notifier: Arc<Notifier>,
     record_owners: RecordOwners,
+    endings: Endings,
     /// Who this mount is among the owners of locks.
     client: u64,
 }
@@ -126,6 +127,7 @@ impl Adapter {
             local_files: kernel.local_files,
             gathers_writes: kernel.gathers_writes,
             record_owners: RecordOwners::default(),
+            endings: Endings::default(),
             client: random::number(),
         }))
     }

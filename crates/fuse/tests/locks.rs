@@ -7,15 +7,22 @@ mod support;
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{BufRead, BufReader, Write},
+    ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     sync::Arc,
     thread,
+    time::Duration,
 };
 
-use penstock_vfs::{Inode, Watcher};
+use async_trait::async_trait;
+use penstock_base::FsResult;
+use penstock_vfs::{Inode, Lock, LockFamily, LockOwner, LockTable, Locks, Waiting, Watcher};
 use support::{MemoryVolume, TestMount, can_mount, pause};
+
+/// How late locks are given back that are.
+const LATE: Duration = Duration::from_millis(50);
 
 /// A program that locks ranges of a file as it is told: `lock KIND START LENGTH`, `try ...`, `close`.
 struct Locker {
@@ -79,11 +86,49 @@ fn has_python() -> bool {
     found
 }
 
+/// Locks that are given back late, as over a network.
+#[derive(Debug, Default)]
+struct LateReleases(LockTable);
+
+#[async_trait]
+impl Locks for LateReleases {
+    async fn conflict(
+        &self,
+        inode: Inode,
+        family: LockFamily,
+        wanted: &Lock,
+    ) -> FsResult<Option<Lock>> {
+        self.0.conflict(inode, family, wanted).await
+    }
+
+    async fn acquire(
+        &self,
+        inode: Inode,
+        family: LockFamily,
+        wanted: Lock,
+        waiting: Waiting,
+    ) -> FsResult<()> {
+        self.0.acquire(inode, family, wanted, waiting).await
+    }
+
+    async fn release(&self, inode: Inode, family: LockFamily, held: (LockOwner, Range<u64>)) {
+        tokio::time::sleep(LATE).await;
+        self.0.release(inode, family, held).await;
+    }
+
+    async fn release_client(&self, client: u64) {
+        self.0.release_client(client).await;
+    }
+}
+
 /// Two mounts of a volume with locks, and one file in each.
 fn mounts() -> ([TestMount; 2], [PathBuf; 2]) {
-    let volume = MemoryVolume::with_locks();
+    mounts_of(&MemoryVolume::with_locks())
+}
+
+fn mounts_of(volume: &Arc<MemoryVolume>) -> ([TestMount; 2], [PathBuf; 2]) {
     volume.add_file("file", vec![0; 100]);
-    let mounts = [(); 2].map(|()| TestMount::new(Arc::clone(&volume) as _));
+    let mounts = [(); 2].map(|()| TestMount::new(Arc::clone(volume) as _));
     let paths = [&mounts[0], &mounts[1]].map(|mount| mount.path("file"));
     (mounts, paths)
 }
@@ -164,6 +209,46 @@ fn locks_of_whole_files_belong_to_what_is_open() {
     });
     let again = open(&paths[0]);
     assert!(matches!(again.try_lock(), Err(TryLockError::WouldBlock)));
+}
+
+/// The kernel tells late that a file is closed, and names the next one as it did this one.
+#[test]
+fn the_late_end_of_a_file_takes_no_lock_from_the_next_one() {
+    if !can_mount() {
+        return;
+    }
+    let volume = MemoryVolume::with_locks_of(LateReleases::default());
+    let (_mounts, paths) = mounts_of(&volume);
+    let other = File::open(&paths[1]).unwrap();
+    for round in 0..30 {
+        let file = File::open(&paths[0]).unwrap();
+        file.lock().unwrap();
+        thread::sleep(LATE * 2);
+        let taken = other.try_lock();
+        assert!(
+            matches!(taken, Err(TryLockError::WouldBlock)),
+            "{taken:?} in round {round}"
+        );
+        if round % 2 == 0 {
+            file.unlock().unwrap();
+        }
+    }
+}
+
+/// To a program the lock is free when its close returned, of which the kernel tells late.
+#[test]
+fn who_closed_a_locked_file_can_lock_it_again_at_once() {
+    if !can_mount() {
+        return;
+    }
+    let volume = MemoryVolume::with_locks_of(LateReleases::default());
+    let (_mounts, paths) = mounts_of(&volume);
+    for _ in 0..30 {
+        let file = File::open(&paths[0]).unwrap();
+        file.try_lock().unwrap();
+        drop(file);
+        pause();
+    }
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use penstock_base::{FsError, clock};
-use penstock_vfs::{HandleId, LockFamily, Position, WritePlace};
+use penstock_vfs::{HandleId, Position, WritePlace};
+use tokio::task::spawn_blocking;
 use tracing::warn;
 
 use super::{Adapter, Answer, Closed, Outcome, Reply, Subject, Undo, WriteUnderWay};
@@ -89,9 +90,7 @@ pub(super) async fn flush(
     };
     let flushed = save_closed(&adapter, closed).await;
     // Who takes the lock next reads what was saved.
-    let family = LockFamily::Record;
-    adapter.unlock(subject.node, family, table).await;
-    adapter.record_owners.closed(handle, table);
+    adapter.unlock_closed(subject.node, handle, table).await;
     flushed
 }
 
@@ -116,16 +115,29 @@ async fn save_closed(adapter: &Adapter, closed: Closed) -> Outcome {
         saved?;
         return Ok(Answer::done());
     }
-    if signals::was_killed(process) {
-        tokio::spawn(async move {
-            if let Err(error) = saved.await {
-                warn!(process, %error, "a file of a killed process could not be saved");
-            }
-        });
-        return Ok(Answer::done());
+    tokio::select! {
+        biased;
+        saved = saved.as_mut() => saved?,
+        () = until_known_as_killed(process) => {
+            tokio::spawn(async move {
+                if let Err(error) = saved.await {
+                    warn!(process, %error, "a file of a killed process could not be saved");
+                }
+            });
+        }
     }
-    saved.await?;
     Ok(Answer::done())
+}
+
+/// Returns when thread `process` is known to be on its way out because of a signal; never of one that is not.
+///
+/// A process that closes its file because it becomes another program (execve(2)) is not to be looked at before that is
+/// answered: the look waits for it.
+async fn until_known_as_killed(process: u32) {
+    let looked = spawn_blocking(move || signals::was_killed(process)).await;
+    if !looked.is_ok_and(|was_killed| was_killed) {
+        std::future::pending().await
+    }
 }
 
 pub(super) async fn sync(adapter: Adapter, handle: HandleId, data_only: bool) -> Outcome {
@@ -137,17 +149,10 @@ pub(super) async fn release(
     adapter: Adapter,
     subject: Subject,
     handle: HandleId,
-    unlocks: Option<DescriptorTable>,
+    unlocks: bool,
 ) -> Outcome {
     adapter.note_closed(handle);
-    for table in adapter.record_owners.released(handle) {
-        let family = LockFamily::Record;
-        adapter.unlock(subject.node, family, table).await;
-    }
-    if let Some(table) = unlocks {
-        let family = LockFamily::Whole;
-        adapter.unlock(subject.node, family, table).await;
-    }
+    adapter.unlock_released(subject.node, handle, unlocks).await;
     adapter.volume.release(handle).await;
     Ok(Answer::done())
 }

@@ -1,13 +1,17 @@
 //! Locks of volumes that have some. Of all others the kernel keeps them itself.
+//!
+//! A lock of flock(2) belongs to what is open, which is a handle here. The owner that the kernel names for it, and for
+//! `F_OFD_SETLK`, is no name of it: the next file that is opened may have the same while the end of this one, of which
+//! the kernel tells late and waits for no answer, is still under way.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, hash_map::Entry},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use penstock_base::FsError;
 use penstock_vfs::{HandleId, Inode, Lock, LockFamily, LockMode, LockOwner, Locks, Waiting};
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::Notify};
 
 use super::{Adapter, Answer, Outcome, Serving, Undo, answer::Unlock};
 use crate::{
@@ -33,7 +37,7 @@ pub(super) async fn set(
     let locks = adapter.locks()?;
     let family = family(&request);
     if request.kind == libc::F_UNLCK {
-        let held = (adapter.owner(request.owner), request.start..end(&request));
+        let held = (adapter.owner(&request), request.start..end(&request));
         locks.release(inode, family, held).await;
     } else {
         let waiting = if waits { Waiting::Yes } else { Waiting::No };
@@ -42,6 +46,7 @@ pub(super) async fn set(
         if family == LockFamily::Record {
             adapter.record_owners.note(request.handle, request.owner);
         }
+        adapter.endings.over(inode).await;
         let acquired = locks.acquire(inode, family, wanted, waiting).await;
         acquired.map_err(|error| match error {
             FsError::LimitReached(_) => Errno(libc::ENOLCK),
@@ -95,24 +100,76 @@ pub(super) struct RecordOwners(Mutex<HashMap<HandleId, HashSet<DescriptorTable>>
 
 impl RecordOwners {
     fn note(&self, handle: HandleId, owner: DescriptorTable) {
-        self.lock().entry(handle).or_default().insert(owner);
+        lock(&self.0).entry(handle).or_default().insert(owner);
     }
 
     /// A process closed a descriptor of the handle.
-    pub(super) fn closed(&self, handle: HandleId, owner: DescriptorTable) {
-        if let Some(owners) = self.lock().get_mut(&handle) {
+    fn closed(&self, handle: HandleId, owner: DescriptorTable) {
+        if let Some(owners) = lock(&self.0).get_mut(&handle) {
             owners.remove(&owner);
         }
     }
 
-    /// The handle is gone: those who are left have gone with it.
-    pub(super) fn released(&self, handle: HandleId) -> HashSet<DescriptorTable> {
-        self.lock().remove(&handle).unwrap_or_default()
+    /// The handle is gone: those who are left have gone with it, but for who came since under the same name.
+    fn released(&self, handle: HandleId) -> HashSet<DescriptorTable> {
+        let mut handles = lock(&self.0);
+        let mut gone = handles.remove(&handle).unwrap_or_default();
+        gone.retain(|owner| !handles.values().any(|owners| owners.contains(owner)));
+        gone
+    }
+}
+
+/// Files of which locks are being given back because a handle is gone. Who asks for one waits for that: to the program
+/// the lock was free when its close returned.
+#[derive(Debug, Default)]
+pub(super) struct Endings {
+    under_way: Mutex<HashMap<Inode, usize>>,
+    over: Notify,
+}
+
+impl Endings {
+    fn begin(&self, inode: Inode) -> Ending<'_> {
+        *lock(&self.under_way).entry(inode).or_default() += 1;
+        Ending {
+            endings: self,
+            inode,
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<HandleId, HashSet<DescriptorTable>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns when none of a file is under way.
+    async fn over(&self, inode: Inode) {
+        loop {
+            let over = self.over.notified();
+            tokio::pin!(over);
+            over.as_mut().enable();
+            if !lock(&self.under_way).contains_key(&inode) {
+                return;
+            }
+            over.await;
+        }
     }
+}
+
+/// One that is under way, until this is dropped.
+struct Ending<'a> {
+    endings: &'a Endings,
+    inode: Inode,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if let Entry::Occupied(mut count) = lock(&self.endings.under_way).entry(self.inode) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        self.endings.over.notify_waiters();
+    }
+}
+
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Serving {
@@ -122,11 +179,21 @@ impl Serving {
             .ok_or(FsError::Unsupported("this volume has no locks"))
     }
 
-    fn owner(&self, table: DescriptorTable) -> LockOwner {
-        LockOwner {
-            client: self.client,
-            owner: table.0,
+    fn owner(&self, request: &LockRequest) -> LockOwner {
+        match family(request) {
+            LockFamily::Whole => self.whole_owner(request.handle),
+            LockFamily::Record => self.record_owner(request.owner),
         }
+    }
+
+    fn whole_owner(&self, HandleId(owner): HandleId) -> LockOwner {
+        let client = self.client;
+        LockOwner { client, owner }
+    }
+
+    fn record_owner(&self, DescriptorTable(owner): DescriptorTable) -> LockOwner {
+        let client = self.client;
+        LockOwner { client, owner }
     }
 
     fn lock(&self, request: &LockRequest) -> Result<Lock, Errno> {
@@ -138,16 +205,43 @@ impl Serving {
         Ok(Lock {
             mode,
             range: request.start..end(request),
-            owner: self.owner(request.owner),
+            owner: self.owner(request),
             process: request.process,
         })
     }
 
-    /// Gives back what a process that closed a file, or an open file that is gone, has locked of it.
-    pub(super) async fn unlock(&self, inode: Inode, family: LockFamily, table: DescriptorTable) {
+    /// Gives back what a process that closed a descriptor of a file has locked of it.
+    pub(super) async fn unlock_closed(
+        &self,
+        inode: Inode,
+        handle: HandleId,
+        table: DescriptorTable,
+    ) {
+        self.unlock(inode, LockFamily::Record, self.record_owner(table))
+            .await;
+        self.record_owners.closed(handle, table);
+    }
+
+    /// Gives back what belongs to a handle that is gone. `whole`: it had a lock of flock(2) once.
+    pub(super) async fn unlock_released(&self, inode: Inode, handle: HandleId, whole: bool) {
+        let gone = self.record_owners.released(handle);
+        if gone.is_empty() && !whole {
+            return;
+        }
+        let _ending = self.endings.begin(inode);
+        for table in gone {
+            self.unlock(inode, LockFamily::Record, self.record_owner(table))
+                .await;
+        }
+        if whole {
+            self.unlock(inode, LockFamily::Whole, self.whole_owner(handle))
+                .await;
+        }
+    }
+
+    async fn unlock(&self, inode: Inode, family: LockFamily, owner: LockOwner) {
         if let Some(locks) = self.volume.locks() {
-            let held = (self.owner(table), 0..u64::MAX);
-            locks.release(inode, family, held).await;
+            locks.release(inode, family, (owner, 0..u64::MAX)).await;
         }
     }
 }

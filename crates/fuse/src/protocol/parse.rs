@@ -252,9 +252,13 @@ fn write(mut fields: Fields<'_>, detached: usize) -> Result<Request<'_>, ParseEr
 fn release(mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
     let handle = handle(&mut fields)?;
     fields.skip(4)?;
-    let (flags, owner) = (fields.u32()?, DescriptorTable(fields.u64()?));
-    let unlocks = (flags & RELEASE_UNLOCKS != 0).then_some(owner);
-    Ok(Request::Release { handle, unlocks })
+    let flags = fields.u32()?;
+    // The owner that the lock had for the kernel.
+    fields.skip(8)?;
+    Ok(Request::Release {
+        handle,
+        unlocks: flags & RELEASE_UNLOCKS != 0,
+    })
 }
 
 fn lock(mut fields: Fields<'_>) -> Result<LockRequest, ParseError> {

@@ -102,8 +102,8 @@ pub enum Request<'a> {
     },
     Release {
         handle: HandleId,
-        /// Whose lock of the whole file goes with it.
-        unlocks: Option<DescriptorTable>,
+        /// A lock of the whole file may go with it.
+        unlocks: bool,
     },
     /// Which lock keeps the caller out.
     GetLock(LockRequest),

@@ -30,7 +30,7 @@ pub struct MemoryVolume {
     /// Whether handles are opened with `direct`.
     pub direct: bool,
     pub writes: Mutex<Vec<WriteSeen>>,
-    locks: Option<LockTable>,
+    locks: Option<Box<dyn Locks>>,
 }
 
 /// Where the data of a write lay.
@@ -56,10 +56,15 @@ impl MemoryVolume {
 
     /// With locks of its own.
     pub fn with_locks() -> Arc<Self> {
-        Arc::new(Self::of(false, Some(LockTable::default())))
+        Self::with_locks_of(LockTable::default())
     }
 
-    fn of(direct: bool, locks: Option<LockTable>) -> Self {
+    /// With these locks.
+    pub fn with_locks_of(locks: impl Locks + 'static) -> Arc<Self> {
+        Arc::new(Self::of(false, Some(Box::new(locks))))
+    }
+
+    fn of(direct: bool, locks: Option<Box<dyn Locks>>) -> Self {
         Self {
             tree: Mutex::new(Tree::new()),
             hooks: Hooks::default(),
@@ -159,7 +164,7 @@ impl Volume for MemoryVolume {
     }
 
     fn locks(&self) -> Option<&dyn Locks> {
-        self.locks.as_ref().map(|locks| locks as &dyn Locks)
+        self.locks.as_deref()
     }
 
     async fn parent(&self, _: &Identity, directory: Inode) -> FsResult<Entry> {
