@@ -17,7 +17,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use penstock_base::FsResult;
+use penstock_base::{FsResult, clock};
 use penstock_vfs::{Inode, Lock, LockFamily, LockOwner, LockTable, Locks, Waiting, Watcher};
 use support::{MemoryVolume, TestMount, can_mount, pause};
 
@@ -112,7 +112,7 @@ impl Locks for LateReleases {
     }
 
     async fn release(&self, inode: Inode, family: LockFamily, held: (LockOwner, Range<u64>)) {
-        tokio::time::sleep(LATE).await;
+        clock::sleep(LATE).await;
         self.0.release(inode, family, held).await;
     }
 
@@ -223,7 +223,8 @@ fn the_late_end_of_a_file_takes_no_lock_from_the_next_one() {
     for round in 0..30 {
         let file = File::open(&paths[0]).unwrap();
         file.lock().unwrap();
-        thread::sleep(LATE * 2);
+        // Longer than what is late.
+        (0..10).for_each(|_| pause());
         let taken = other.try_lock();
         assert!(
             matches!(taken, Err(TryLockError::WouldBlock)),

@@ -136,7 +136,7 @@ async fn save_closed(adapter: &Adapter, closed: Closed) -> Outcome {
 async fn until_known_as_killed(process: u32) {
     let looked = spawn_blocking(move || signals::was_killed(process)).await;
     if !looked.is_ok_and(|was_killed| was_killed) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
