@@ -8,13 +8,14 @@
 # through parcp and partar in a directory, on a fileset and on a staged mount, and
 # the file system exerciser runs on staged mounts: OPERATIONS while all is well, a twentieth of them
 # while the server fails, and a twentieth with little of everything, the store failing and not. In the
-# end mounts that are short are killed, one round for each ten seconds of DURATION and at least one.
+# end mounts that are short are killed, one round for each ten seconds of DURATION and at least one,
+# and in BAD_DAYS rounds something happens to one of three machines, its database or its store.
 set -euo pipefail
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$repository"
 # shellcheck source=scripts/tools.sh
 source scripts/tools.sh
-: "${DURATION:=5m}" "${SEED:=$RANDOM}" "${OPERATIONS:=1000000}" "${KILLS:=500}"
+: "${DURATION:=5m}" "${SEED:=$RANDOM}" "${OPERATIONS:=1000000}" "${KILLS:=500}" "${BAD_DAYS:=200}"
 
 case "$DURATION" in
   *[!0-9smh]* | "") die "DURATION=$DURATION is no duration: try 90s, 15m or 2h" ;;
@@ -28,6 +29,9 @@ case "$OPERATIONS" in
 esac
 case "$KILLS" in
   *[!0-9]* | "") die "KILLS=$KILLS is no number" ;;
+esac
+case "$BAD_DAYS" in
+  *[!0-9]* | "") die "BAD_DAYS=$BAD_DAYS is no number" ;;
 esac
 short_kills=$((seconds < 10 ? 1 : seconds / 10))
 require_rust
@@ -64,3 +68,7 @@ PENSTOCK_TEST_SHORT_KILL_ROUNDS=$short_kills PENSTOCK_TEST_SHORT_KILL_SEED=$SEED
 say "$KILLS kills, SEED=$SEED"
 PENSTOCK_TEST_KILL_ROUNDS=$KILLS PENSTOCK_TEST_KILL_SEED=$SEED \
   cargo test --release --package penstock-tests --test kills -- --nocapture
+
+say "$BAD_DAYS bad days of three machines on one file system, SEED=$SEED"
+PENSTOCK_TEST_MACHINES_ROUNDS=$BAD_DAYS PENSTOCK_TEST_MACHINES_SEED=$SEED \
+  cargo test --release --package penstock-tests --test machines -- --nocapture
