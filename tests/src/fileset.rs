@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, process::Command};
 
+use penstock_devserver::Faults;
+
 use crate::{Bucket, Finished, Kind, Mount, MountOptions, Patience, penstock, run_within};
 
 const PATIENCE: Patience = Patience::seconds(60);
@@ -55,6 +57,16 @@ impl Fileset {
     /// Stops the server of its bucket as a crash would, runs `meanwhile`, and starts it again.
     pub fn without_store(&self, meanwhile: impl FnOnce()) {
         self.bucket.without_server(meanwhile);
+    }
+
+    /// Lets the server of its bucket do these wrong from now on.
+    pub fn fail(&self, faults: Faults) {
+        self.bucket.fail(faults);
+    }
+
+    /// Lets it do everything right again.
+    pub fn heal(&self) {
+        self.bucket.heal();
     }
 
     /// What it is called.

@@ -154,6 +154,13 @@ impl Ground {
         ground.workers = (0..WORKERS)
             .map(|number| Worker::start(number, seed, &root))
             .collect();
+        let is_seen = |machine: &Machine| {
+            let mut folders = (0..WORKERS).map(worker::folder);
+            folders.all(|folder| machine.mount().join(folder).is_dir())
+        };
+        PATIENCE.until("all to see all folders", || {
+            ground.machines.iter().all(is_seen)
+        });
         Some(ground)
     }
 

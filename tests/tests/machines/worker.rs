@@ -30,7 +30,13 @@ pub(crate) struct Worker {
     answers: BufReader<ChildStdout>,
 }
 
+/// The folder of the worker with this number.
+pub(crate) fn folder(number: u64) -> String {
+    format!("worker-{number}")
+}
+
 impl Worker {
+    /// Returns when it has made its folder.
     pub(crate) fn start(number: u64, seed: u64, root: &Path) -> Self {
         let program = std::env::current_exe().unwrap();
         let mut child = Command::new(program)
@@ -40,11 +46,13 @@ impl Worker {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        Self {
+        let mut worker = Self {
             orders: child.stdin.take().unwrap(),
             answers: BufReader::new(child.stdout.take().unwrap()),
             child,
-        }
+        };
+        worker.wait();
+        worker
     }
 
     /// Lets it work on the machine whose mount this is.
@@ -87,6 +95,7 @@ pub(crate) fn obey(order: &str) {
     let mut next = || order.next().unwrap().to_owned();
     let (number, seed): (u64, u64) = (next().parse().unwrap(), next().parse().unwrap());
     let mut working = Working::new(number, seed, Path::new(&next()));
+    println!("\ndone beginning");
     let mut lines = std::io::stdin().lines();
     while let Some(Ok(line)) = lines.next() {
         let (verb, root) = line.split_once(' ').unwrap();
@@ -119,7 +128,7 @@ struct Working {
 
 impl Working {
     fn new(number: u64, seed: u64, root: &Path) -> Self {
-        let folder = root.join(format!("worker-{number}"));
+        let folder = root.join(folder(number));
         fs::create_dir(&folder).unwrap();
         let seed = seed * 101 + number;
         Self {
