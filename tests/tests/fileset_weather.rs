@@ -1,7 +1,7 @@
 //! A file system of one machine on bad days: its mount is killed, stopped and remounted with little memory, and its
 //! store fails.
 //!
-//! What was closed is there, however the mount ended. In the end `check` finds all of it whole, and nothing is left in
+//! What was closed, and synced with its folder, is there, however the mount ended. In the end `check` finds all of it whole, and nothing is left in
 //! the bucket that belongs to nobody. `make soak` does so for hundreds of rounds.
 
 #![allow(
@@ -127,8 +127,8 @@ impl Ground {
         match bad {
             Bad::Killed | Bad::KilledInWeather => {
                 self.mount.take().unwrap().kill_and_unmount();
-                self.mount();
                 self.fileset.heal();
+                self.mount();
             }
             Bad::Unmounted => {
                 self.fileset.heal();

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_devserver::{Fault, FaultRule, Operation, Server};
+use penstock_devserver::{Fault, FaultRule, Faults, Operation, Server};
 use support::{
     BUCKET, Foreground, Scratch, is_mounted, run, strict_server, succeed, wait_until, with_access,
 };
@@ -94,6 +94,20 @@ fn the_command_returns_when_the_mount_is_usable() {
     wait_until("it said so", || {
         scratch.log().contains("everything is saved")
     });
+}
+
+#[test]
+fn a_store_that_is_busy_for_a_moment_is_mounted() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    for fault in [
+        Fault::TooManyRequests { retry_after: None },
+        Fault::InternalError,
+    ] {
+        let rule = FaultRule::new(fault).next(5);
+        server.faults().set(Faults::rule(rule));
+        let mountpoint = mount(&scratch, &server, &[]);
+        assert_eq!(umount(&scratch, &mountpoint).code, Some(0));
+    }
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! A folder that one thread works in, and what the files in it may hold.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use super::{Chance, is_passing, timed};
@@ -24,6 +25,9 @@ const SMALL_MAX: usize = 900_000;
 /// A file that is uploaded in parts.
 const LARGE: usize = 20_000_000;
 
+/// How much is remembered of what was done.
+const HISTORY: usize = 400;
+
 /// What a file holds: pieces of noise, each a seed and a length.
 type Content = Vec<(u64, usize)>;
 
@@ -40,9 +44,14 @@ pub struct Shadow {
     in_place: bool,
     /// Whether the mount may end meanwhile.
     may_end: bool,
+    /// Whether nothing is certain before the folder is synced.
+    syncs: bool,
     /// What may be under a name: `None` for nothing. What is not listed is certainly absent; of
     /// what is listed with nothing anything may be there.
     files: BTreeMap<String, Vec<Option<Content>>>,
+    /// What was done last, and when.
+    history: VecDeque<String>,
+    began: Instant,
     /// Operations that went well, and those that failed as they may.
     pub done: u64,
     /// See `done`.
@@ -58,7 +67,10 @@ impl Shadow {
             large,
             in_place: false,
             may_end: false,
+            syncs: false,
             files: BTreeMap::new(),
+            history: VecDeque::new(),
+            began: Instant::now(),
             done: 0,
             failed: 0,
         }
@@ -80,6 +92,24 @@ impl Shadow {
             may_end: true,
             ..self
         }
+    }
+
+    /// A mount that is killed may lose the last changes of names that were not synced: each is.
+    #[must_use]
+    pub fn synced(self) -> Self {
+        Self {
+            syncs: true,
+            ..self
+        }
+    }
+
+    /// Syncs the folder, where nothing is certain before.
+    fn sync_names(&self) -> SystemResult<()> {
+        if !self.syncs {
+            return Ok(());
+        }
+        let folder = system::open(&self.folder, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        system::sync(&folder)
     }
 
     /// Whether what happens may be the cause of this error.
@@ -148,8 +178,28 @@ impl Shadow {
     }
 
     /// Notes that `name` has become `after`, or may have if that failed.
+    fn remember(&mut self, what: String) {
+        if self.history.len() == HISTORY {
+            self.history.pop_front();
+        }
+        let at = self.began.elapsed();
+        self.history.push_back(format!("{at:.3?} {what}"));
+    }
+
+    /// What was done with a file, in lines.
+    fn history_of(&self, name: &str) -> String {
+        let lines = self.history.iter();
+        let lines: Vec<_> = lines
+            .filter(|line| line.contains(&format!("{name};")))
+            .cloned()
+            .collect();
+        lines.join("\n")
+    }
+
     #[track_caller]
     fn settle(&mut self, name: &str, after: Option<Content>, outcome: SystemResult<()>) {
+        let outcome = outcome.and_then(|()| self.sync_names());
+        self.remember(format!("{name}; {after:?}: {outcome:?}"));
         let before = self.possible(name);
         match outcome {
             Ok(()) => {
@@ -238,6 +288,7 @@ impl Shadow {
                 "{from:?} to {to:?}: {error:?}"
             );
         }
+        self.remember(format!("{name}; renamed to {target}; {renamed:?}"));
         let passed = renamed.map_err(|_| Errno(libc::EIO));
         self.settle(&target, Some(content), passed);
         self.settle(name, None, passed);
@@ -275,11 +326,13 @@ impl Shadow {
                 let content = self.matching(name, &found);
                 assert!(
                     content.is_some(),
-                    "{}: {} bytes that it cannot hold; it may be {:?}",
+                    "{}: {} bytes that it cannot hold; it may be {:?}. What was done with it:\n{}",
                     path.display(),
                     found.len(),
-                    self.possible(name)
+                    self.possible(name),
+                    self.history_of(name)
                 );
+                self.remember(format!("{name}; found {} bytes", found.len()));
                 self.set(name, vec![content]);
                 self.done += 1;
                 true

@@ -40,8 +40,9 @@ const SEED_VARIABLE: &str = "PENSTOCK_TEST_MACHINES_SEED";
 const MACHINES: usize = 3;
 const WORKERS: u64 = 5;
 const PATIENCE: Patience = Patience::seconds(90);
-/// A session that is silent for longer is over.
-const LEASE: Duration = Duration::from_secs(30);
+/// A session that is silent for longer is over for all others: a lease of 30 s, and half of one until the last one
+/// has looked.
+const LEASE: Duration = Duration::from_secs(45);
 
 fn number(variable: &str, default: u64) -> u64 {
     let given = std::env::var(variable).ok();

@@ -133,7 +133,10 @@ impl Working {
         let seed = seed * 101 + number;
         Self {
             number,
-            shadow: Shadow::new(folder, seed, false).in_place().that_may_end(),
+            shadow: Shadow::new(folder, seed, false)
+                .in_place()
+                .that_may_end()
+                .synced(),
             chance: Chance::new(seed),
             certain: Vec::new(),
             uncertain: Vec::new(),

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use penstock_base::clock;
 use penstock_object::{
-    ErrorKind, GetOptions, Key, ListOptions, Store, credentials::CredentialOrigin,
+    ErrorKind, GetOptions, Key, ListOptions, ObjectError, Store, credentials::CredentialOrigin,
 };
 
 use crate::{
@@ -17,6 +17,11 @@ use crate::{
 /// How long looking at the bucket may take, so that a wrong address is reported within ten
 /// seconds.
 const PROBE_DEADLINE: Duration = Duration::from_secs(8);
+
+/// How long a store that answers that it cannot now is asked again. A wrong address does not answer so.
+const BUSY_PATIENCE: Duration = Duration::from_secs(6);
+/// How long it is left alone before.
+const BUSY_PAUSE: Duration = Duration::from_millis(300);
 
 /// An object that a read endpoint is asked for to see whether it answers.
 const UNLIKELY_NAME: &str = ".penstock-looks-whether-this-endpoint-answers";
@@ -69,12 +74,23 @@ async fn look_at_reads(source: &str, store: &Arc<dyn Store>) -> Outcome {
 
 /// Lists at most one name.
 async fn look_inside(source: &str, store: &Arc<dyn Store>) -> Outcome {
-    let options = ListOptions {
-        max_keys: Some(1),
-        ..ListOptions::default()
-    };
-    match store.list(options).await {
-        Ok(_) => Ok(()),
-        Err(error) => Err(explain::store_error(source, &error)),
+    let began = clock::now();
+    loop {
+        let options = ListOptions {
+            max_keys: Some(1),
+            ..ListOptions::default()
+        };
+        match store.list(options).await {
+            Ok(_) => return Ok(()),
+            Err(error) if is_busy(&error) && began.elapsed() < BUSY_PATIENCE => {
+                clock::sleep(BUSY_PAUSE).await;
+            }
+            Err(error) => return Err(explain::store_error(source, &error)),
+        }
     }
+}
+
+/// Whether a store has answered that it cannot answer now.
+fn is_busy(error: &ObjectError) -> bool {
+    error.status.is_some() && matches!(error.kind, ErrorKind::Throttled | ErrorKind::Unavailable)
 }
