@@ -64,12 +64,13 @@ pub(crate) struct Holdings {
 #[derive(Debug)]
 struct Owner {
     number: u64,
-    files: HashMap<Inode, Locked>,
+    /// By their handles, which name them also when they are gone.
+    files: HashMap<Box<[u8]>, Locked>,
 }
 
 /// A file with a lock.
 struct Locked {
-    _node: Node,
+    node: Node,
     held: HeldLocks,
 }
 
@@ -133,24 +134,29 @@ impl Holdings {
         self.owners.get(name).map(|owner| owner.number)
     }
 
+    /// A file of which an owner holds something.
+    pub(crate) fn file(&self, name: &OwnerName, handle: &[u8]) -> Option<Inode> {
+        let file = self.owners.get(name)?.files.get(handle)?;
+        Some(file.node.inode())
+    }
+
     /// Whether nothing may be added.
     pub(crate) fn is_full(&self) -> bool {
         self.count >= LOCKS_OF_CLIENT_MAX || self.total.load(Ordering::Relaxed) >= LOCKS_MAX
     }
 
     /// Takes note of a lock that was given.
-    pub(crate) fn add(&mut self, name: OwnerName, node: Node, lock: Lock) {
+    pub(crate) fn add(&mut self, (name, handle): (OwnerName, &[u8]), node: Node, lock: Lock) {
         let number = lock.owner.owner;
         let owner = self.owners.entry(name).or_insert_with(|| Owner {
             number,
             files: HashMap::new(),
         });
-        let inode = node.inode();
         let held = HeldLocks::default();
         let file = owner
             .files
-            .entry(inode)
-            .or_insert_with(|| Locked { _node: node, held });
+            .entry(handle.into())
+            .or_insert_with(|| Locked { node, held });
         let before = file.held.len();
         file.held.cut(lock.owner, &lock.range);
         file.held.add(lock);
@@ -162,10 +168,10 @@ impl Holdings {
     pub(crate) fn breaks_too_much(
         &self,
         name: &OwnerName,
-        inode: Inode,
+        handle: &[u8],
         (owner, range): (LockOwner, &Range<u64>),
     ) -> bool {
-        let file = self.owners.get(name).and_then(|of| of.files.get(&inode));
+        let file = self.owners.get(name).and_then(|of| of.files.get(handle));
         self.is_full()
             && file.is_some_and(|file| {
                 let mut left = file.held.clone();
@@ -178,20 +184,20 @@ impl Holdings {
     pub(crate) fn remove(
         &mut self,
         name: &OwnerName,
-        inode: Inode,
+        handle: &[u8],
         (by, range): (LockOwner, &Range<u64>),
     ) {
         let Some(owner) = self.owners.get_mut(name) else {
             return;
         };
-        let Some(file) = owner.files.get_mut(&inode) else {
+        let Some(file) = owner.files.get_mut(handle) else {
             return;
         };
         let before = file.held.len();
         file.held.cut(by, range);
         let after = file.held.len();
         if after == 0 {
-            owner.files.remove(&inode);
+            owner.files.remove(handle);
         }
         if owner.files.is_empty() {
             self.owners.remove(name);

@@ -44,7 +44,7 @@ impl Service {
             // Nothing waits here that could be told.
             Request::Cancel(cookie) => nlm4::answer(out, &cookie, LockStatus::Granted),
             Request::Unlock(cookie, place) => {
-                let unlocked = self.unlock(asked, (client, &place)).await;
+                let unlocked = self.unlock((client, &place)).await;
                 nlm4::answer(out, &cookie, granted_unless(unlocked));
             }
             Request::Share(cookie) => {
@@ -143,7 +143,8 @@ impl Service {
         let given = locks.acquire(node.inode(), LockFamily::Record, lock.clone(), Waiting::No);
         match given.await {
             Ok(()) => {
-                holdings.add(owner_name(&wanted.place), node, lock);
+                let place = &wanted.place;
+                holdings.add((owner_name(place), &place.file), node, lock);
                 Ok(())
             }
             Err(FsError::WouldBlock) if asking.waits => Err(LockStatus::Blocked),
@@ -157,32 +158,28 @@ impl Service {
         LockOwner { client, owner }
     }
 
-    /// Who holds nothing is told that it is given back. Nobody needs a permission to give his own back.
-    async fn unlock(
-        &self,
-        asked: &Asked,
-        (address, place): (IpAddr, &Place),
-    ) -> Result<(), LockStatus> {
+    /// Who holds nothing is told that it is given back. Nobody needs a permission to give his own back, nor a file that is
+    /// still there.
+    async fn unlock(&self, (address, place): (IpAddr, &Place)) -> Result<(), LockStatus> {
         let locks = self.locks()?;
-        let found = self.nodes.find(&asked.by, &place.file).await;
-        let inode = found.map_err(lock_status)?.inode();
         let range = range_of(place)?;
         let Some(client) = self.lockers.find(&client_name(address, &place.caller)) else {
             return Ok(());
         };
         let mut holdings = client.holdings.lock().await;
         let name = owner_name(place);
-        let Some(owner) = holdings.owner(&name) else {
+        let held = holdings.owner(&name).zip(holdings.file(&name, &place.file));
+        let Some((owner, inode)) = held else {
             return Ok(());
         };
         let client = client.number;
         let owner = LockOwner { client, owner };
-        if holdings.breaks_too_much(&name, inode, (owner, &range)) {
+        if holdings.breaks_too_much(&name, &place.file, (owner, &range)) {
             return Err(LockStatus::NoLocks);
         }
         let held = (owner, range.clone());
         locks.release(inode, LockFamily::Record, held).await;
-        holdings.remove(&name, inode, (owner, &range));
+        holdings.remove(&name, &place.file, (owner, &range));
         Ok(())
     }
 }
