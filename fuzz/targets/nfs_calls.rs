@@ -1,4 +1,4 @@
-//! Records as clients of NFS send them: record marks, RPC, MOUNT and NFS. What is accepted came out of the bytes that
+//! Records as clients of NFS send them: record marks, RPC, MOUNT, NLM and NFS. What is accepted came out of the bytes that
 //! were received, and nothing of what is made of it is larger.
 
 #![no_main]
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use penstock_base::{BufferPool, MemoryBudget};
 use penstock_nfs::{
-    protocol::{mount3, nfs3, rpc::Call},
+    protocol::{mount3, nfs3, nlm4, rpc::Call},
     whole_record,
 };
 use tokio::runtime::{Builder, Runtime};
@@ -40,6 +40,13 @@ fn call(message: Bytes, data: Option<Bytes>) {
         mount3::Request::decode(call.procedure, &mut call.arguments.clone())
     {
         assert!(path.len() <= received);
+    }
+    if let Some(Ok(nlm4::Request::Lock(cookie, wanted, _))) =
+        nlm4::Request::decode(call.procedure, &mut call.arguments.clone())
+    {
+        let place = wanted.place;
+        let kept = [cookie, place.caller, place.file, place.owner];
+        assert!(kept.iter().map(Bytes::len).sum::<usize>() <= received);
     }
     let request = nfs3::Request::decode(call.procedure, &mut call.arguments.clone(), data);
     if let Some(Ok(nfs3::Request::Write { data, .. })) = request {

@@ -3,10 +3,11 @@
 //! From the wire inwards:
 //!
 //! - `transport`: records on connections, with bounds on what is under way; replies from any task, in slices.
-//! - [`protocol`]: bytes to calls, results to bytes: RPC, MOUNT and NFS. Nothing there knows a volume or a socket.
+//! - [`protocol`]: bytes to calls, results to bytes: RPC, MOUNT, NFS and NLM. Nothing there knows a volume or a socket.
 //! - `service`: a call as calls of a `Volume`: who asks (`export`), whether it is a repeat (`duplicates`), about which
 //!   file (`handles`, `nodes`), and one file per family of procedures.
 //! - `pace`, `target_type`: what a mount target of a type delivers at most, shared fairly among its clients.
+//! - `lockers`: who holds which locks.
 //! - `open_files`, `places`: what a volume wants to know that a stateless client does not tell.
 //!
 //! A byte that is read is copied once, by the kernel, from where the volume has it into the socket. A byte that is
@@ -19,6 +20,7 @@ mod duplicates;
 mod export;
 mod handles;
 mod limits;
+mod lockers;
 mod metrics;
 mod nodes;
 mod open_files;

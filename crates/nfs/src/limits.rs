@@ -66,5 +66,11 @@ pub(crate) const HELD_AT_LEAST: Duration = Duration::from_secs(30);
 pub(crate) const WANTED_MAX: usize = 1 << 16;
 /// Directories that clients are known to have mounted.
 pub(crate) const MOUNTS_MAX: usize = 1024;
+/// Clients that hold locks at once.
+pub(crate) const LOCK_CLIENTS_MAX: usize = 4096;
+/// Locks of one client.
+pub(crate) const LOCKS_OF_CLIENT_MAX: usize = 8192;
+/// Locks of all clients: with the longest names of their owners some 100 MB.
+pub(crate) const LOCKS_MAX: usize = 65_536;
 /// How often what is idle is looked for.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);

@@ -2,5 +2,6 @@
 
 pub mod mount3;
 pub mod nfs3;
+pub mod nlm4;
 pub mod rpc;
 pub mod xdr;

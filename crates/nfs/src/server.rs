@@ -46,7 +46,7 @@ impl std::fmt::Debug for NfsServer {
 }
 
 impl NfsServer {
-    /// Serves `volume` on `address`, with NFS and MOUNT on the same port. Fails if it cannot listen there.
+    /// Serves `volume` on `address`, with NFS, MOUNT and NLM on the same port. Fails if it cannot listen there.
     pub async fn start(
         volume: Arc<dyn Volume>,
         address: SocketAddr,

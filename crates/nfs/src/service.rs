@@ -5,6 +5,7 @@ mod data;
 mod directory;
 mod facts;
 mod listing;
+mod locking;
 mod make;
 mod mounting;
 mod names;
@@ -29,6 +30,7 @@ use crate::{
     duplicates::{Arrival, CallKey, Duplicates},
     export::Export,
     handles::Handles,
+    lockers::Lockers,
     metrics::NfsMetrics,
     nodes::{Node, Nodes},
     open_files::OpenFiles,
@@ -37,6 +39,7 @@ use crate::{
     protocol::{
         mount3,
         nfs3::{self, Effect, FileId, Request, Status},
+        nlm4,
         rpc::{AuthStatus, Call, Credential, Refusal, Refused, Reply},
         xdr::Encoder,
     },
@@ -61,6 +64,7 @@ pub(crate) struct Service {
     export: Export,
     system: FileId,
     mounted: Mutex<Mounted>,
+    lockers: Lockers,
     /// What clients are held to, if to anything.
     pace: Option<Pace>,
     pub(crate) metrics: NfsMetrics,
@@ -120,6 +124,7 @@ impl Service {
             export: settings.export,
             system: FileId(settings.export_id.0.into()),
             mounted: Mutex::default(),
+            lockers: Lockers::default(),
             pace: Pace::of(settings.target_type),
             metrics: NfsMetrics::new(registry),
             changing: AtomicU64::new(0),
@@ -130,11 +135,13 @@ impl Service {
     pub(crate) async fn sweep(&self) {
         self.files.sweep().await;
         self.nodes.sweep();
+        self.lockers.sweep();
     }
 
-    /// Closes all files, and shuts the volume down. Returns the paths of files that could not be saved.
+    /// Gives all locks back, closes all files, and shuts the volume down. Returns the paths of files that could not be saved.
     pub(crate) async fn shut_down(&self) -> Vec<(String, penstock_base::FsError)> {
         let failed = self.files.close_all().await;
+        self.free_everything().await;
         let mut unsaved = self.volume.shut_down().await;
         if unsaved.is_empty() {
             let named = |(inode, error): (Inode, _)| (format!("inode {}", inode.0), error);
@@ -380,11 +387,43 @@ impl Client {
     }
 }
 
+impl Client {
+    fn lock_manager(&self, mut call: Call) -> (Work, u64) {
+        let (xid, procedure) = (call.xid, call.procedure);
+        if call.version != nlm4::VERSION {
+            return self.refuse(xid, Refusal::ProgramMismatch(nlm4::VERSION));
+        }
+        let request = match nlm4::Request::decode(procedure, &mut call.arguments) {
+            None => return self.refuse(xid, Refusal::ProcedureUnavailable),
+            Some(Err(_)) => return self.refuse(xid, Refusal::GarbageArguments),
+            Some(Ok(request)) => request,
+        };
+        if request == nlm4::Request::Null {
+            let reply = Reply::finished(Reply::begin(xid), Payload::new());
+            return (Work::Done(reply), 0);
+        }
+        let asked = match self.asked(&call.credential) {
+            Ok(asked) => asked,
+            Err(status) => return self.refuse(xid, Refusal::Denied(status)),
+        };
+        let (service, address) = (Arc::clone(&self.service), self.address);
+        let answer = async move {
+            let _changing = Changing::new(&service);
+            let mut out = Reply::begin(xid);
+            let request = (address.ip(), request);
+            service.locking(&asked, request, &mut out).await;
+            Some(Reply::finished(out, Payload::new()))
+        };
+        (Work::Changes(Box::pin(answer)), 0)
+    }
+}
+
 impl Answering for Client {
     fn begin(&self, call: Call, data: Option<Bytes>) -> (Work, u64) {
         match call.program {
             nfs3::PROGRAM => self.nfs(call, data),
             mount3::PROGRAM => self.mount(call),
+            nlm4::PROGRAM => self.lock_manager(call),
             _ => self.refuse(call.xid, Refusal::ProgramUnavailable),
         }
     }

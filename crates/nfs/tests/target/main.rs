@@ -15,6 +15,7 @@ mod clients;
 mod connections;
 mod data;
 mod listing;
+mod locks;
 mod messages;
 mod mounting;
 mod names;

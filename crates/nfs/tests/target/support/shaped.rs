@@ -14,8 +14,8 @@ use bytes::Bytes;
 use penstock_base::{FsError, FsResult, Payload};
 use penstock_vfs::{
     AttributeChanges, Change, Dentry, DirectorySink, Durability, Entry, Exclusivity, Features,
-    HandleId, Identity, Inode, ListFrom, Lookup, Made, New, NodeId, OpenOptions, Opened, Position,
-    RemoveKind, RenameMode, Renamed, Statistics, Volume, WritePlace, Written,
+    HandleId, Identity, Inode, ListFrom, Locks, Lookup, Made, New, NodeId, OpenOptions, Opened,
+    Position, RemoveKind, RenameMode, Renamed, Statistics, Volume, WritePlace, Written,
 };
 use penstock_vfs_conformance::MemoryVolume;
 use tokio::sync::watch;
@@ -30,6 +30,7 @@ pub struct Shape {
     /// It keeps the number of an exclusive create.
     pub verifies: bool,
     pub links_max: u32,
+    pub locks: bool,
 }
 
 impl Default for Shape {
@@ -40,6 +41,7 @@ impl Default for Shape {
             accepts: false,
             verifies: true,
             links_max: 1000,
+            locks: true,
         }
     }
 }
@@ -127,6 +129,10 @@ impl Volume for Shaped {
 
     fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::SeqCst)
+    }
+
+    fn locks(&self) -> Option<&dyn Locks> {
+        self.shape.locks.then(|| self.inner.locks()).flatten()
     }
 
     async fn lookup(&self, by: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {

@@ -1,0 +1,274 @@
+//! The procedures of NLM.
+//!
+//! No call waits here. A client that wants to wait is told that the lock is held, and asks again, as clients do that have
+//! not heard for a while whether it was given.
+
+use std::{net::IpAddr, ops::Range};
+
+use bytes::Bytes;
+use penstock_base::FsError;
+use penstock_vfs::{AccessMask, Lock, LockFamily, LockMode, LockOwner, Locks, Waiting};
+
+use super::{Asked, Service};
+use crate::{
+    lockers::{ClientName, Holdings, OwnerName},
+    nodes::Node,
+    protocol::{
+        nfs3::Status,
+        nlm4::{self, Asking, Holder, LockStatus, Place, Request, Wanted},
+        xdr::Encoder,
+    },
+};
+
+/// The number of clients and owners that hold nothing.
+const NEW: u64 = 0;
+
+impl Service {
+    /// Answers a call of the client at an address.
+    pub(super) async fn locking(
+        &self,
+        asked: &Asked,
+        (client, request): (IpAddr, Request),
+        out: &mut Encoder,
+    ) {
+        match request {
+            Request::Null | Request::GrantedResult => {}
+            Request::Test(cookie, wanted) => {
+                let tested = self.test_lock(asked, (client, &wanted)).await;
+                write_tested(out, &cookie, tested);
+            }
+            Request::Lock(cookie, wanted, asking) => {
+                let locked = self.lock(asked, (client, &wanted), asking).await;
+                nlm4::answer(out, &cookie, granted_unless(locked));
+            }
+            // Nothing waits here that could be told.
+            Request::Cancel(cookie) => nlm4::answer(out, &cookie, LockStatus::Granted),
+            Request::Unlock(cookie, place) => {
+                let unlocked = self.unlock((client, &place)).await;
+                nlm4::answer(out, &cookie, granted_unless(unlocked));
+            }
+            Request::Share(cookie) => {
+                nlm4::answer(out, &cookie, LockStatus::NoLocks);
+                out.u32(0);
+            }
+            Request::FreeAll(caller) => self.free_all(&client_name(client, &caller)).await,
+        }
+    }
+
+    /// Gives back what all clients hold.
+    pub(super) async fn free_everything(&self) {
+        let Some(locks) = self.volume.locks() else {
+            return;
+        };
+        for client in self.lockers.all() {
+            locks.release_client(client).await;
+        }
+    }
+
+    async fn free_all(&self, name: &ClientName) {
+        let Some((locks, client)) = self.volume.locks().zip(self.lockers.find(name)) else {
+            return;
+        };
+        let mut holdings = client.holdings.lock().await;
+        locks.release_client(client.number).await;
+        holdings.clear();
+    }
+
+    fn locks(&self) -> Result<&dyn Locks, LockStatus> {
+        self.volume.locks().ok_or(LockStatus::NoLocks)
+    }
+
+    /// The file of a lock that the caller may have: one that he may read or write.
+    async fn lockable(&self, asked: &Asked, wanted: &Wanted) -> Result<Node, LockStatus> {
+        let found = self.nodes.find(&asked.by, &wanted.place.file).await;
+        let node = found.map_err(lock_status)?;
+        let access = [AccessMask::READ, AccessMask::WRITE, AccessMask::EXECUTE];
+        let checked = asked.check_content(&node.attributes, &access);
+        checked.map_err(lock_status)?;
+        if wanted.is_exclusive {
+            asked.may_change().map_err(lock_status)?;
+        }
+        Ok(node)
+    }
+
+    async fn test_lock(
+        &self,
+        asked: &Asked,
+        (address, wanted): (IpAddr, &Wanted),
+    ) -> Result<Option<Lock>, LockStatus> {
+        let locks = self.locks()?;
+        let node = self.lockable(asked, wanted).await?;
+        let range = range_of(&wanted.place)?;
+        let owner = self.known_owner(address, &wanted.place).await;
+        let lock = lock_of(wanted, (owner, range));
+        let conflict = locks.conflict(node.inode(), LockFamily::Record, &lock);
+        conflict.await.map_err(|error| failure(&error))
+    }
+
+    /// The owner as the volume knows it, if it holds something.
+    async fn known_owner(&self, address: IpAddr, place: &Place) -> LockOwner {
+        let client = self.lockers.find(&client_name(address, &place.caller));
+        let owner = match &client {
+            Some(client) => client.holdings.lock().await.owner(&owner_name(place)),
+            None => None,
+        };
+        LockOwner {
+            client: client.map_or(NEW, |client| client.number),
+            owner: owner.unwrap_or(NEW),
+        }
+    }
+
+    async fn lock(
+        &self,
+        asked: &Asked,
+        (address, wanted): (IpAddr, &Wanted),
+        asking: Asking,
+    ) -> Result<(), LockStatus> {
+        let locks = self.locks()?;
+        // Nothing is remembered of what was held before a start, so nobody can be told that he still holds it.
+        if asking.reclaims {
+            return Err(LockStatus::GracePeriod);
+        }
+        let node = self.lockable(asked, wanted).await?;
+        let range = range_of(&wanted.place)?;
+        let name = client_name(address, &wanted.place.caller);
+        let client = self.lockers.find_or_make(name);
+        let client = client.ok_or(LockStatus::NoLocks)?;
+        let mut holdings = client.holdings.lock().await;
+        if holdings.is_full() {
+            return Err(LockStatus::NoLocks);
+        }
+        let owner = self.owner((client.number, &holdings), &wanted.place);
+        let lock = lock_of(wanted, (owner, range));
+        let given = locks.acquire(node.inode(), LockFamily::Record, lock.clone(), Waiting::No);
+        match given.await {
+            Ok(()) => {
+                let place = &wanted.place;
+                holdings.add((owner_name(place), &place.file), node, lock);
+                Ok(())
+            }
+            Err(FsError::WouldBlock) if asking.waits => Err(LockStatus::Blocked),
+            Err(error) => Err(failure(&error)),
+        }
+    }
+
+    fn owner(&self, (client, holdings): (u64, &Holdings), place: &Place) -> LockOwner {
+        let known = holdings.owner(&owner_name(place));
+        let owner = known.unwrap_or_else(|| self.lockers.number());
+        LockOwner { client, owner }
+    }
+
+    /// Who holds nothing is told that it is given back. Nobody needs a permission to give his own back, nor a file that is
+    /// still there.
+    async fn unlock(&self, (address, place): (IpAddr, &Place)) -> Result<(), LockStatus> {
+        let locks = self.locks()?;
+        let range = range_of(place)?;
+        let Some(client) = self.lockers.find(&client_name(address, &place.caller)) else {
+            return Ok(());
+        };
+        let mut holdings = client.holdings.lock().await;
+        let name = owner_name(place);
+        let held = holdings.owner(&name).zip(holdings.file(&name, &place.file));
+        let Some((owner, inode)) = held else {
+            return Ok(());
+        };
+        let client = client.number;
+        let owner = LockOwner { client, owner };
+        if holdings.breaks_too_much(&name, &place.file, (owner, &range)) {
+            return Err(LockStatus::NoLocks);
+        }
+        let held = (owner, range.clone());
+        locks.release(inode, LockFamily::Record, held).await;
+        holdings.remove(&name, &place.file, (owner, &range));
+        Ok(())
+    }
+}
+
+fn client_name(address: IpAddr, caller: &Bytes) -> ClientName {
+    ClientName {
+        address: address.to_canonical(),
+        caller: caller.as_ref().into(),
+    }
+}
+
+fn owner_name(place: &Place) -> OwnerName {
+    OwnerName {
+        process: place.process,
+        owner: place.owner.as_ref().into(),
+    }
+}
+
+/// The bytes of a place.
+fn range_of(place: &Place) -> Result<Range<u64>, LockStatus> {
+    let end = match place.length {
+        0 => Some(u64::MAX),
+        length => place.offset.checked_add(length),
+    };
+    let range = place.offset..end.ok_or(LockStatus::TooBig)?;
+    match range.is_empty() {
+        true => Err(LockStatus::TooBig),
+        false => Ok(range),
+    }
+}
+
+fn lock_of(wanted: &Wanted, (owner, range): (LockOwner, Range<u64>)) -> Lock {
+    Lock {
+        mode: match wanted.is_exclusive {
+            true => LockMode::Exclusive,
+            false => LockMode::Shared,
+        },
+        range,
+        owner,
+        process: wanted.place.process,
+    }
+}
+
+fn granted_unless(outcome: Result<(), LockStatus>) -> LockStatus {
+    outcome.err().unwrap_or(LockStatus::Granted)
+}
+
+fn write_tested(out: &mut Encoder, cookie: &Bytes, tested: Result<Option<Lock>, LockStatus>) {
+    match tested {
+        Ok(None) => nlm4::answer(out, cookie, LockStatus::Granted),
+        Ok(Some(lock)) => {
+            nlm4::answer(out, cookie, LockStatus::Denied);
+            nlm4::holder(out, &holder_of(&lock));
+        }
+        Err(status) => nlm4::answer(out, cookie, status),
+    }
+}
+
+fn holder_of(lock: &Lock) -> Holder {
+    let is_to_end = lock.range.end == u64::MAX;
+    Holder {
+        is_exclusive: lock.mode == LockMode::Exclusive,
+        process: lock.process,
+        offset: lock.range.start,
+        length: match is_to_end {
+            true => 0,
+            false => lock.range.end - lock.range.start,
+        },
+    }
+}
+
+/// What a volume says of a lock.
+fn failure(error: &FsError) -> LockStatus {
+    match error {
+        FsError::WouldBlock => LockStatus::Denied,
+        FsError::Deadlock => LockStatus::Deadlock,
+        FsError::LimitReached(_) | FsError::OutOfMemory | FsError::Unsupported(_) => {
+            LockStatus::NoLocks
+        }
+        FsError::NotFound | FsError::Stale | FsError::BadHandle => LockStatus::StaleHandle,
+        FsError::ReadOnly => LockStatus::ReadOnly,
+        _ => LockStatus::Failed,
+    }
+}
+
+fn lock_status(status: Status) -> LockStatus {
+    match status {
+        Status::STALE | Status::BAD_HANDLE | Status::NO_ENTRY => LockStatus::StaleHandle,
+        Status::READ_ONLY => LockStatus::ReadOnly,
+        _ => LockStatus::Failed,
+    }
+}
