@@ -1,7 +1,7 @@
 //! A file system of one machine on bad days: its mount is killed, stopped and remounted with little memory, and its
 //! store fails.
 //!
-//! What was closed, and synced with its folder, is there, however the mount ended. In the end `check` finds all of it whole, and nothing is left in
+//! What was answered is there, however the mount ended. In the end `check` finds all of it whole, and nothing is left in
 //! the bucket that belongs to nobody. `make soak` does so for hundreds of rounds.
 
 #![allow(
@@ -161,12 +161,12 @@ fn endure(durability: &str) {
 }
 
 #[test]
-fn what_was_closed_outlives_kills_and_weather() {
+fn what_was_answered_outlives_kills_and_weather() {
     endure("local");
 }
 
 #[test]
-fn what_was_closed_outlives_kills_and_weather_where_the_log_is_shipped() {
+fn what_was_answered_outlives_kills_and_weather_where_the_log_is_shipped() {
     endure("store");
 }
 

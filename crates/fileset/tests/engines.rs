@@ -360,7 +360,7 @@ fn kills() -> u64 {
 }
 
 /// Not a test of its own: the process that [`a_killed_process_loses_nothing_that_was_acknowledged`] kills. It commits
-/// until then and says what is durable.
+/// until then, syncs half of that, and says what was answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn victim_of_kills() {
     let Ok(directory) = std::env::var(VICTIM) else {
@@ -384,7 +384,10 @@ async fn victim_of_kills() {
                     transaction.add(b"rounds", i64::from(number == 0 && task == 0))
                 });
                 committed.await.unwrap();
-                engine.sync().await.unwrap();
+                // A killed process takes no page of its log with it.
+                if task % 2 == 0 {
+                    engine.sync().await.unwrap();
+                }
                 let line = format!("durable {key}\n");
                 std::io::stdout().write_all(line.as_bytes()).unwrap();
             }

@@ -44,8 +44,6 @@ pub struct Shadow {
     in_place: bool,
     /// Whether the mount may end meanwhile.
     may_end: bool,
-    /// Whether nothing is certain before the folder is synced.
-    syncs: bool,
     /// What may be under a name: `None` for nothing. What is not listed is certainly absent; of
     /// what is listed with nothing anything may be there.
     files: BTreeMap<String, Vec<Option<Content>>>,
@@ -67,7 +65,6 @@ impl Shadow {
             large,
             in_place: false,
             may_end: false,
-            syncs: false,
             files: BTreeMap::new(),
             history: VecDeque::new(),
             began: Instant::now(),
@@ -92,24 +89,6 @@ impl Shadow {
             may_end: true,
             ..self
         }
-    }
-
-    /// A mount that is killed may lose the last changes of names that were not synced: each is.
-    #[must_use]
-    pub fn synced(self) -> Self {
-        Self {
-            syncs: true,
-            ..self
-        }
-    }
-
-    /// Syncs the folder, where nothing is certain before.
-    fn sync_names(&self) -> SystemResult<()> {
-        if !self.syncs {
-            return Ok(());
-        }
-        let folder = system::open(&self.folder, libc::O_RDONLY | libc::O_DIRECTORY)?;
-        system::sync(&folder)
     }
 
     /// Whether what happens may be the cause of this error.
@@ -198,7 +177,6 @@ impl Shadow {
 
     #[track_caller]
     fn settle(&mut self, name: &str, after: Option<Content>, outcome: SystemResult<()>) {
-        let outcome = outcome.and_then(|()| self.sync_names());
         self.remember(format!("{name}; {after:?}: {outcome:?}"));
         let before = self.possible(name);
         match outcome {

@@ -133,10 +133,7 @@ impl Working {
         let seed = seed * 101 + number;
         Self {
             number,
-            shadow: Shadow::new(folder, seed, false)
-                .in_place()
-                .that_may_end()
-                .synced(),
+            shadow: Shadow::new(folder, seed, false).in_place().that_may_end(),
             chance: Chance::new(seed),
             certain: Vec::new(),
             uncertain: Vec::new(),

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Operations run on the thread that asks, one at a time, against the changes that are in memory and the tree below
-//! them, and none waits for the disk. One commit worker (`worker`) writes what they did to the log, syncs it for
-//! those who wait, and now and then brings the changes into the tree in one commit. A durable create so costs its
+//! them, are written to the log by that thread, and none waits for the disk. One commit worker (`worker`) syncs the log
+//! for those who wait, and now and then brings the changes into the tree in one commit. A durable create so costs its
 //! bytes in the log, not the pages of a tree, and a crash leaves a log to read that is as long as what lies between
 //! two checkpoints. Figures and the alternatives are in `docs/decisions/fileset.md`.
 
@@ -33,7 +33,7 @@ use self::{
     disk::Disk,
     log::{Log, Replayed},
     state::State,
-    worker::{Shared, Worker},
+    worker::{LogEnd, Shared, Worker},
 };
 use super::{Barrier, Engine, EngineError, EngineResult, Operation, Query};
 use crate::engine::{
@@ -196,17 +196,14 @@ impl Prepared {
         let recent_max = (self.settings.memory / RECENT_SHARE).min(RECENT_MAX) as usize;
         let state = State::new(self.tree.state()?, self.replayed);
         self.disk.be_patient(true);
-        let shared = Shared::new(state, (self.merged, recent_max), self.disk);
+        let end = LogEnd::new((log, written), tap);
+        let shared = Shared::new((state, end), (self.merged, recent_max), self.disk);
         let shared = Arc::new(shared);
         let tree = Arc::downgrade(&self.tree);
         let worker = Worker {
             shared: Arc::clone(&shared),
-            log,
             tree: self.tree,
-            tap,
             barrier,
-            written,
-            unsynced: None,
         };
         // There may be enough for a checkpoint.
         shared.ring();
@@ -369,9 +366,8 @@ impl Engine for EmbeddedEngine {
 
     async fn run(&self, mut operation: Operation) -> EngineResult<()> {
         self.shared.room().await?;
-        let ran = self.shared.write().run(&mut operation);
-        self.shared.ring();
-        ran
+        self.shared.write().run(&mut operation)?;
+        self.shared.log().await
     }
 
     async fn sync(&self) -> EngineResult<()> {

@@ -56,7 +56,7 @@ const MARK_LENGTH: [u8; 4] = 16_u32.to_le_bytes();
 pub(super) struct Log {
     directory: PathBuf,
     disk: Arc<Disk>,
-    file: File,
+    file: Arc<File>,
     /// Bytes of it that are whole: what a write that failed left is behind them.
     length: u64,
     /// Segments before the one that is written, oldest first, with the numbers of their first records.
@@ -307,7 +307,9 @@ impl Log {
     ) -> EngineResult<Self> {
         replayed.make_cut()?;
         replayed.sync()?;
-        let (file, path) = begin((directory, &disk), before)?;
+        let path = segment(directory, before);
+        let file = disk.write(|| begin((directory, &path), before));
+        let file = file.map_err(|error| failure(&path, &error))?;
         let first = before.sequence + 1;
         let mut older = replayed.segments.clone();
         // One without a whole record has the same number, and the new one is in its place.
@@ -315,7 +317,7 @@ impl Log {
         Ok(Self {
             directory: directory.to_owned(),
             disk,
-            file,
+            file: Arc::new(file),
             length: HEAD as u64,
             older,
             current: (first, path),
@@ -329,17 +331,29 @@ impl Log {
         written.map_err(|error| failure(&self.current.1, &error))
     }
 
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Writes records if the disk has room for them. What fails is not there.
+    pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, self.length)?;
         self.length += bytes.len() as u64;
         Ok(())
     }
 
-    /// Makes what was written durable. When it fails nobody knows what is, whatever the cause.
+    /// Makes what was written durable.
     pub(super) fn sync(&self) -> EngineResult<()> {
-        let path = self.current.1.display();
-        let synced = self.file.sync_data();
-        synced.map_err(|error| EngineError::Io(format!("{path}: {error}")))
+        self.segment().sync()
+    }
+
+    /// The present segment, which can be synced while records are added.
+    pub(super) fn segment(&self) -> Segment {
+        Segment {
+            file: Arc::clone(&self.file),
+            path: self.current.1.clone(),
+        }
+    }
+
+    /// What became of writing to the present segment.
+    pub(super) fn failure(&self, error: &io::Error) -> EngineError {
+        failure(&self.current.1, error)
     }
 
     /// Notes that all up to change `synced` is durable, if there is room for that.
@@ -350,16 +364,21 @@ impl Log {
         }
     }
 
-    /// Begins the next segment, which goes on at `before`. The present one is durable then.
-    pub(super) fn rotate(&mut self, before: Tip) -> EngineResult<()> {
-        self.sync()?;
-        let (file, path) = begin((&self.directory, &self.disk), before)?;
+    /// Begins the next segment, which goes on at `before`, if the disk has room for it. The present one is durable.
+    pub(super) fn rotate(&mut self, before: Tip) -> io::Result<()> {
+        let path = segment(&self.directory, before);
         let first = before.sequence + 1;
+        let file = begin((&self.directory, &path), before).inspect_err(|_| {
+            // The next attempt may have another name, and this one would be no part of the log.
+            if first != self.current.0 {
+                let _ = fs::remove_file(&path);
+            }
+        })?;
         if first != self.current.0 {
             let before = std::mem::replace(&mut self.current, (first, path));
             self.older.push_back(before);
         }
-        self.file = file;
+        self.file = Arc::new(file);
         self.length = HEAD as u64;
         Ok(())
     }
@@ -379,26 +398,39 @@ impl Log {
     }
 }
 
-/// A new segment, durable and empty, when the disk has room for it.
-fn begin((directory, disk): (&Path, &Disk), before: Tip) -> EngineResult<(File, PathBuf)> {
-    let first = before.sequence + 1;
-    let path = directory.join(format!("{PREFIX}{first:020}"));
-    let begin = || {
-        let mut options = OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&path)?;
-        file.write_all(&head(before))?;
-        file.sync_data()?;
-        File::open(directory)?.sync_all()?;
-        Ok(file)
-    };
-    let file = disk.write(begin);
-    let file = file.map_err(|error| failure(&path, &error))?;
-    Ok((file, path))
+/// A segment that is synced.
+pub(super) struct Segment {
+    file: Arc<File>,
+    path: PathBuf,
+}
+
+impl Segment {
+    /// Makes what was written before the call durable. When it fails nobody knows what is, whatever the cause.
+    pub(super) fn sync(&self) -> EngineResult<()> {
+        let path = self.path.display();
+        let synced = self.file.sync_data();
+        synced.map_err(|error| EngineError::Io(format!("{path}: {error}")))
+    }
+}
+
+/// The file of the segment that goes on at `before`.
+fn segment(directory: &Path, before: Tip) -> PathBuf {
+    directory.join(format!("{PREFIX}{:020}", before.sequence + 1))
+}
+
+/// A new segment, durable and empty.
+fn begin((directory, path): (&Path, &Path), before: Tip) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(&head(before))?;
+    file.sync_data()?;
+    File::open(directory)?.sync_all()?;
+    Ok(file)
 }
 
 /// All segments with the numbers of their first records, in order.

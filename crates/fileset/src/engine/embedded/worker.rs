@@ -1,10 +1,15 @@
-//! The commit worker: one thread that writes the log and brings it into the tree.
+//! The log as it grows, and the commit worker: one thread that syncs it and brings it into the tree.
 //!
-//! No timer makes groups: whatever was applied while the last group was being synced is the next one. What nobody
-//! waits for is written at once, so that a killed process loses nothing of it, and synced within
-//! [`SYNC_INTERVAL`]. Who ships the log to elsewhere gets it as it is written, before it is synced.
+//! Who ran an operation writes it to the log, with all that others ran before, so that a killed process loses nothing
+//! that was answered. The log is locked for a write and for the change to the next segment, and not while it is synced
+//! or brought into the tree. Where the disk has no room the worker writes what is left, as soon as it has.
+//!
+//! No timer makes groups: whatever was written while the last group was being synced is the next one. What nobody
+//! waits for is synced within [`SYNC_INTERVAL`]. Who ships the log to elsewhere gets it as it is written, before it is
+//! synced.
 
 use std::{
+    io,
     panic::AssertUnwindSafe,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock},
     time::Duration,
@@ -14,7 +19,13 @@ use bytes::BytesMut;
 use penstock_base::clock::{self, Instant};
 use tokio::sync::watch;
 
-use super::{Tap, disk::Disk, log::Log, state::State, table::Tree};
+use super::{
+    Tap,
+    disk::{Disk, is_full},
+    log::Log,
+    state::State,
+    table::Tree,
+};
 use crate::engine::{Barrier, EngineError, EngineResult, embedded::Chunk, record::Tip};
 
 /// How long something that nobody waits for may be lost with the power.
@@ -48,6 +59,55 @@ pub(super) struct Progress {
     ended: bool,
 }
 
+/// The end of the log.
+pub(super) struct LogEnd {
+    log: Log,
+    /// Who gets what is written.
+    tap: Option<Arc<dyn Tap>>,
+    /// Behind the last operation that the log has.
+    written: Tip,
+    /// Records that it had no room for.
+    left: BytesMut,
+    /// Since when it has one that is not synced.
+    unsynced: Option<Instant>,
+}
+
+impl LogEnd {
+    pub(super) fn new((log, written): (Log, Tip), tap: Option<Arc<dyn Tap>>) -> Self {
+        Self {
+            log,
+            tap,
+            written,
+            left: BytesMut::new(),
+            unsynced: None,
+        }
+    }
+
+    /// Writes what was applied and is not in the log. What fails stays, for the next one who writes.
+    fn write(&mut self, shared: &Shared) -> io::Result<()> {
+        let (records, tip) = shared.write().take_records();
+        self.left.unsplit(records);
+        if self.left.is_empty() {
+            return Ok(());
+        }
+        self.log.append(&self.left)?;
+        let chunk = Chunk {
+            before: self.written,
+            last: tip.sequence,
+            records: self.left.split().freeze(),
+        };
+        self.written = tip;
+        self.unsynced.get_or_insert_with(clock::now);
+        if let Some(tap) = &self.tap {
+            tap.take(chunk);
+        }
+        shared
+            .progress
+            .send_modify(|progress| progress.written = tip.sequence);
+        Ok(())
+    }
+}
+
 /// What there is to do.
 struct Next {
     sync: bool,
@@ -58,6 +118,8 @@ struct Next {
 /// What the engine and its worker share.
 pub(super) struct Shared {
     pub(super) state: RwLock<State>,
+    /// Locked before `state`.
+    end: Mutex<LogEnd>,
     wanted: Mutex<Wanted>,
     bell: Condvar,
     pub(super) progress: watch::Sender<Progress>,
@@ -67,7 +129,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(state: State, (merged, recent_max): (u64, usize), disk: Arc<Disk>) -> Self {
+    pub(super) fn new(
+        (state, end): (State, LogEnd),
+        (merged, recent_max): (u64, usize),
+        disk: Arc<Disk>,
+    ) -> Self {
         let progress = Progress {
             written: state.sequence(),
             synced: state.sequence(),
@@ -76,6 +142,7 @@ impl Shared {
         };
         Self {
             state: RwLock::new(state),
+            end: Mutex::new(end),
             wanted: Mutex::default(),
             bell: Condvar::new(),
             progress: watch::Sender::new(progress),
@@ -86,6 +153,31 @@ impl Shared {
 
     fn wanted(&self) -> MutexGuard<'_, Wanted> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end_of_log(&self) -> MutexGuard<'_, LogEnd> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns when the log has what was applied, or the disk has no room for it: then it has that later.
+    pub(super) async fn log(&self) -> EngineResult<()> {
+        let (written, is_first) = {
+            let mut end = self.end_of_log();
+            let was_synced = end.unsynced.is_none();
+            let written = end.write(self);
+            (written, was_synced && end.unsynced.is_some())
+        };
+        let is_much = || self.read().recent_bytes() >= self.recent_max;
+        if written.is_err() || is_first || is_much() {
+            self.ring();
+        }
+        match written {
+            Err(error) if !is_full(&error) => {
+                let sequence = self.read().sequence();
+                self.written(sequence).await
+            }
+            _ => Ok(()),
+        }
     }
 
     fn ask(&self, ask: impl FnOnce(&mut Wanted)) {
@@ -227,15 +319,9 @@ impl Shared {
 /// The worker's own.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
-    pub(super) log: Log,
     pub(super) tree: Arc<Tree>,
-    pub(super) tap: Option<Arc<dyn Tap>>,
     /// What must be durable first.
     pub(super) barrier: Option<Arc<dyn Barrier>>,
-    /// Behind the last operation that the log has.
-    pub(super) written: Tip,
-    /// Since when it has one that is not synced.
-    pub(super) unsynced: Option<Instant>,
 }
 
 impl Worker {
@@ -258,9 +344,9 @@ impl Worker {
 
     fn work(&mut self) -> EngineResult<()> {
         loop {
-            let next = self.shared.next(self.unsynced);
-            let (records, tip) = self.shared.write().take_records();
-            self.write(records, tip)?;
+            let unsynced = self.shared.end_of_log().unsynced;
+            let next = self.shared.next(unsynced);
+            self.write()?;
             if next.sync || next.close {
                 self.sync()?;
             }
@@ -273,58 +359,84 @@ impl Worker {
         }
     }
 
-    fn write(&mut self, records: BytesMut, tip: Tip) -> EngineResult<()> {
-        if records.is_empty() {
-            return Ok(());
-        }
-        let chunk = Chunk {
-            before: self.written,
-            last: tip.sequence,
-            records: records.freeze(),
-        };
-        self.log.write(&chunk.records)?;
-        self.written = tip;
-        self.shared
-            .progress
-            .send_modify(|progress| progress.written = tip.sequence);
-        self.unsynced.get_or_insert_with(clock::now);
-        if let Some(tap) = &self.tap {
-            tap.take(chunk);
-        }
-        Ok(())
+    /// Does something with the end of the log that needs room on the disk, when there is some.
+    fn at_end<T>(&self, attempt: impl Fn(&mut LogEnd) -> io::Result<T>) -> EngineResult<T> {
+        let done = self.shared.disk.write(|| {
+            // Who runs operations does not wait for room.
+            attempt(&mut self.shared.end_of_log())
+        });
+        done.map_err(|error| self.shared.end_of_log().log.failure(&error))
     }
 
-    fn sync(&mut self) -> EngineResult<()> {
-        if let Some(barrier) = &self.barrier {
-            let passed = barrier.pass();
-            passed.map_err(|error| EngineError::Io(format!("data on this disk: {error}")))?;
-        }
-        self.log.sync()?;
-        let synced = self.written.sequence;
-        self.log.mark(synced)?;
-        self.unsynced = None;
+    /// Writes what nobody else had room for.
+    fn write(&self) -> EngineResult<()> {
+        self.at_end(|end| end.write(&self.shared))
+    }
+
+    fn pass_barrier(&self) -> EngineResult<()> {
+        let passed = self
+            .barrier
+            .as_ref()
+            .map_or(Ok(()), |barrier| barrier.pass());
+        passed.map_err(|error| EngineError::Io(format!("data on this disk: {error}")))
+    }
+
+    fn sync(&self) -> EngineResult<()> {
+        let (segment, synced) = {
+            let mut end = self.shared.end_of_log();
+            end.unsynced = None;
+            (end.log.segment(), end.written.sequence)
+        };
+        self.pass_barrier()?;
+        segment.sync()?;
+        self.is_synced(&mut self.shared.end_of_log(), synced)
+    }
+
+    fn is_synced(&self, end: &mut LogEnd, synced: u64) -> EngineResult<()> {
+        end.log.mark(synced)?;
         self.shared
             .progress
             .send_modify(|progress| progress.synced = synced);
         Ok(())
     }
 
+    /// Begins the next segment behind all that is written by then, which is synced first: a log without a segment in
+    /// its midst would be none. Most of it was synced before.
+    fn rotate(&self) -> EngineResult<()> {
+        self.at_end(|end| {
+            end.write(&self.shared)?;
+            end.unsynced = None;
+            let synced = end.written.sequence;
+            let settled = self
+                .pass_barrier()
+                .and_then(|()| end.log.sync())
+                .and_then(|()| self.is_synced(end, synced));
+            match settled {
+                Ok(()) => end.log.rotate(end.written).map(Ok),
+                Err(error) => Ok(Err(error)),
+            }
+        })?
+    }
+
     /// Brings what the tree lacks into it, in one commit, and drops the log of that. Operations go on meanwhile.
-    fn checkpoint(&mut self) -> EngineResult<()> {
-        let (records, tip, changes) = {
+    fn checkpoint(&self) -> EngineResult<()> {
+        let (tip, changes) = {
+            let mut end = self.shared.end_of_log();
             let mut state = self.shared.write();
             let (records, tip) = state.take_records();
-            (records, tip, state.begin_merge())
+            end.left.unsplit(records);
+            (tip, state.begin_merge())
         };
-        self.write(records, tip)?;
-        // A segment that is rotated is synced, which nothing is before the barrier passed.
+        self.write()?;
         self.sync()?;
-        self.log.rotate(tip)?;
+        self.rotate()?;
         self.tree.merge(&changes, tip)?;
         let tree = self.tree.state()?;
         self.shared.write().end_merge(tree);
-        let done = self.tap.as_ref().map_or(u64::MAX, |tap| tap.done());
-        self.log.drop_older(done.min(tip.sequence))?;
+        let mut end = self.shared.end_of_log();
+        let done = end.tap.as_ref().map_or(u64::MAX, |tap| tap.done());
+        end.log.drop_older(done.min(tip.sequence))?;
+        drop(end);
         self.shared.progress.send_modify(|progress| {
             progress.merged = tip.sequence;
             progress.checkpoints += 1;
@@ -332,11 +444,17 @@ impl Worker {
         Ok(())
     }
 
+    /// Whether nothing is changed any more, since the log has everything.
+    fn closes_unmerged(&self) -> bool {
+        let end = self.shared.end_of_log();
+        end.left.is_empty() && self.shared.write().close_unmerged()
+    }
+
     fn end(&mut self) -> EngineResult<()> {
         while !self.shared.write().close() {
             match self.checkpoint() {
                 // The log has it all, and is read when there is room.
-                Err(EngineError::Full(_)) if self.shared.write().close_unmerged() => break,
+                Err(EngineError::Full(_)) if self.closes_unmerged() => break,
                 ended => ended?,
             }
         }

@@ -1,6 +1,6 @@
 //! The task that ships the log.
 //!
-//! The commit worker hands over each chunk of records when it writes it, and goes on to sync it: disk and bucket are
+//! Each chunk of records is handed over when it is written, before the commit worker syncs it: disk and bucket are
 //! waited for at once. Chunks gather while groups are on their way, so that all who wait meanwhile share the next
 //! one. What nobody waits for is shipped within [`SHIP_INTERVAL`]. Groups are acknowledged in their order, also where
 //! a later one arrived first.
