@@ -157,7 +157,7 @@ impl Shadow {
     }
 
     /// Notes that `name` has become `after`, or may have if that failed.
-    fn remember(&mut self, what: String) {
+    fn remember(&mut self, what: &str) {
         if self.history.len() == HISTORY {
             self.history.pop_front();
         }
@@ -177,7 +177,7 @@ impl Shadow {
 
     #[track_caller]
     fn settle(&mut self, name: &str, after: Option<Content>, outcome: SystemResult<()>) {
-        self.remember(format!("{name}; {after:?}: {outcome:?}"));
+        self.remember(&format!("{name}; {after:?}: {outcome:?}"));
         let before = self.possible(name);
         match outcome {
             Ok(()) => {
@@ -266,7 +266,7 @@ impl Shadow {
                 "{from:?} to {to:?}: {error:?}"
             );
         }
-        self.remember(format!("{name}; renamed to {target}; {renamed:?}"));
+        self.remember(&format!("{name}; renamed to {target}; {renamed:?}"));
         let passed = renamed.map_err(|_| Errno(libc::EIO));
         self.settle(&target, Some(content), passed);
         self.settle(name, None, passed);
@@ -310,7 +310,7 @@ impl Shadow {
                     self.possible(name),
                     self.history_of(name)
                 );
-                self.remember(format!("{name}; found {} bytes", found.len()));
+                self.remember(&format!("{name}; found {} bytes", found.len()));
                 self.set(name, vec![content]);
                 self.done += 1;
                 true
