@@ -364,20 +364,20 @@ impl Log {
         }
     }
 
-    /// Begins the next segment, which goes on at `before`, if the disk has room for it. The present one is durable.
+    /// Begins the next segment, which goes on at `before`, if the disk has room for it. The present one is durable; if it
+    /// has no record, it goes on.
     pub(super) fn rotate(&mut self, before: Tip) -> io::Result<()> {
-        let path = segment(&self.directory, before);
         let first = before.sequence + 1;
+        if first == self.current.0 {
+            return Ok(());
+        }
+        let path = segment(&self.directory, before);
         let file = begin((&self.directory, &path), before).inspect_err(|_| {
             // The next attempt may have another name, and this one would be no part of the log.
-            if first != self.current.0 {
-                let _ = fs::remove_file(&path);
-            }
+            let _ = fs::remove_file(&path);
         })?;
-        if first != self.current.0 {
-            let before = std::mem::replace(&mut self.current, (first, path));
-            self.older.push_back(before);
-        }
+        let before = std::mem::replace(&mut self.current, (first, path));
+        self.older.push_back(before);
         self.file = Arc::new(file);
         self.length = HEAD as u64;
         Ok(())
@@ -452,5 +452,25 @@ pub(super) fn failure(path: &Path, error: &io::Error) -> EngineError {
     match is_full(error) {
         true => EngineError::Full(text),
         false => EngineError::Io(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It is written to while it waits for room.
+    #[test]
+    fn a_segment_without_a_record_is_not_begun_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = (directory.path(), Arc::default());
+        let begun = Log::go_on(place, &Replayed::default(), Tip::default());
+        let mut log = begun.expect("it is new");
+        log.mark(0).expect("there is room");
+        let length = |log: &Log| fs::metadata(&log.current.1).expect("it is there").len();
+        let before = length(&log);
+        log.rotate(Tip::default()).expect("there is room");
+        assert_eq!(length(&log), before);
+        assert!(log.older.is_empty());
     }
 }

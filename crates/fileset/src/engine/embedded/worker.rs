@@ -11,7 +11,10 @@
 use std::{
     io,
     panic::AssertUnwindSafe,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -120,6 +123,8 @@ pub(super) struct Shared {
     pub(super) state: RwLock<State>,
     /// Locked before `state`.
     end: Mutex<LogEnd>,
+    /// The end is locked for as long as a sync takes, and what is applied meanwhile is written behind that.
+    rotates: AtomicBool,
     wanted: Mutex<Wanted>,
     bell: Condvar,
     pub(super) progress: watch::Sender<Progress>,
@@ -143,6 +148,7 @@ impl Shared {
         Self {
             state: RwLock::new(state),
             end: Mutex::new(end),
+            rotates: AtomicBool::new(false),
             wanted: Mutex::default(),
             bell: Condvar::new(),
             progress: watch::Sender::new(progress),
@@ -161,23 +167,32 @@ impl Shared {
 
     /// Returns when the log has what was applied, or the disk has no room for it: then it has that later.
     pub(super) async fn log(&self) -> EngineResult<()> {
+        if !self.rotates.load(Ordering::SeqCst) {
+            match self.try_to_log() {
+                Ok(()) => return Ok(()),
+                Err(error) if is_full(&error) => return Ok(()),
+                // The worker finds out whether it is for good.
+                Err(_) => {}
+            }
+        }
+        let sequence = self.read().sequence();
+        match self.written(sequence).await {
+            Err(EngineError::Full(_)) => Ok(()),
+            written => written,
+        }
+    }
+
+    fn try_to_log(&self) -> io::Result<()> {
         let (written, is_first) = {
             let mut end = self.end_of_log();
             let was_synced = end.unsynced.is_none();
             let written = end.write(self);
             (written, was_synced && end.unsynced.is_some())
         };
-        let is_much = || self.read().recent_bytes() >= self.recent_max;
-        if written.is_err() || is_first || is_much() {
+        if written.is_err() || is_first || self.read().recent_bytes() >= self.recent_max {
             self.ring();
         }
-        match written {
-            Err(error) if !is_full(&error) => {
-                let sequence = self.read().sequence();
-                self.written(sequence).await
-            }
-            _ => Ok(()),
-        }
+        written
     }
 
     fn ask(&self, ask: impl FnOnce(&mut Wanted)) {
@@ -400,9 +415,18 @@ impl Worker {
         Ok(())
     }
 
-    /// Begins the next segment behind all that is written by then, which is synced first: a log without a segment in
-    /// its midst would be none. Most of it was synced before.
+    /// Begins the next segment. Who runs operations meanwhile waits without a thread.
     fn rotate(&self) -> EngineResult<()> {
+        self.shared.rotates.store(true, Ordering::SeqCst);
+        let rotated = self.try_to_rotate();
+        self.shared.rotates.store(false, Ordering::SeqCst);
+        rotated?;
+        self.write()
+    }
+
+    /// The next segment begins behind all that is written by then, which is synced first: a log without a segment in
+    /// its midst would be none. Most of it was synced before.
+    fn try_to_rotate(&self) -> EngineResult<()> {
         self.at_end(|end| {
             end.write(&self.shared)?;
             end.unsynced = None;
