@@ -237,6 +237,7 @@ fn expect_locks_to_hold(one: &Path, other: &Path) {
 fn expect_open_files_to_stay(one: &Path, other: &Path) {
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
     fs::write(one.join("gone"), &bytes).unwrap();
+    wait_until("the file is seen", || other.join("gone").exists());
     let mut open = fs::File::open(other.join("gone")).unwrap();
     fs::remove_file(one.join("gone")).unwrap();
     wait_until("the name is gone", || !other.join("gone").exists());
