@@ -40,6 +40,8 @@ const SEED_VARIABLE: &str = "PENSTOCK_TEST_MACHINES_SEED";
 const MACHINES: usize = 3;
 const WORKERS: u64 = 5;
 const PATIENCE: Patience = Patience::seconds(90);
+/// How long a kernel may believe that there is no such name which another machine made since.
+const BELIEVED: Duration = Duration::from_secs(1);
 /// A session that is silent for longer is over for all others: a lease of 30 s, and half of one until the last one
 /// has looked.
 const LEASE: Duration = Duration::from_secs(45);
@@ -223,6 +225,7 @@ impl Ground {
         }
         self.recover(bad, victim);
         let recovered = began.elapsed();
+        thread::sleep(BELIEVED);
         // Each finds on the next machine what it left on this one.
         self.order(shift + 1, Worker::verify);
         println!(
