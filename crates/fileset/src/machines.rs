@@ -119,9 +119,15 @@ impl Machines {
 
     /// Returns when what was applied anywhere before the call is seen here, and nothing older is kept.
     pub(crate) async fn catch_up(&self) -> FsResult<()> {
+        self.see_all().await?;
+        self.settle().await
+    }
+
+    /// Returns when queries see what was applied anywhere before the call.
+    pub(crate) async fn see_all(&self) -> FsResult<()> {
         self.check()?;
         self.peers()?.catch_up().await?;
-        self.settle().await
+        Ok(())
     }
 
     /// Returns when nothing is kept here that is older than what queries see.

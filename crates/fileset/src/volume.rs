@@ -7,6 +7,7 @@
 mod attributes;
 mod holding;
 mod listing;
+mod names;
 mod opening;
 mod parts;
 mod snapshots;
@@ -27,8 +28,8 @@ use penstock_vfs::{
     Unsaved, Volume, Watcher, WritePlace, Written, XattrMode, permission,
 };
 
-use self::holding::wanted;
 pub(crate) use self::parts::Parts;
+use self::{holding::wanted, names::believed_for};
 use crate::{
     collector,
     engine::{Engine, Reads, Transaction, transact},
@@ -46,13 +47,6 @@ use crate::{
 /// how long it believes what it was told just before they did.
 const TTL: Duration = Duration::from_secs(1);
 
-/// How long a name is believed: those of snapshots come and go without the kernel.
-fn believed_for(dentry: Dentry<'_>) -> Duration {
-    match dentry.parent == schema::SNAPSHOTS {
-        true => Duration::ZERO,
-        false => TTL,
-    }
-}
 /// Bytes that `statfs` counts in.
 const STATISTICS_BLOCK: u64 = 4096;
 /// What a file system seems to hold, in bytes and in files: a bucket has no end.
@@ -177,17 +171,14 @@ impl Volume for FilesetVolume {
 
     async fn lookup(&self, by: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {
         loop {
-            let found = self
-                .query(|reads| operations::lookup(reads, by, dentry))
-                .await?;
-            let Some(found) = found else {
-                return Ok(Lookup::Absent(believed_for(dentry)));
+            let Some(inode) = self.find(by, dentry).await? else {
+                return Ok(self.absent(dentry));
             };
-            if self.parts.held.take(found.inode).is_err() {
+            if self.parts.held.take(inode).is_err() {
                 // Its last name went since.
                 continue;
             }
-            match self.held(found.inode).await {
+            match self.held(inode).await {
                 Err(FsError::Stale) => {}
                 Err(error) => return Err(error),
                 Ok(entry) => {

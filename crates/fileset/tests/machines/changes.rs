@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use penstock_base::{FsError, clock};
 use penstock_vfs::{
-    Allocation, AttributeChanges, HandleId, Inode, OpenOptions, RemoveKind, RenameMode, Volume,
-    WritePlace, XattrMode,
+    Allocation, AttributeChanges, Dentry, HandleId, Identity, Inode, Lookup, OpenOptions,
+    RemoveKind, RenameMode, Volume, WritePlace, XattrMode,
 };
 
 use crate::{
@@ -21,6 +21,7 @@ on_each_engine!(
     files_of_two_machines_have_numbers_of_their_own,
     doors_are_told_of_what_another_machine_does,
     a_snapshot_of_another_machine_keeps_what_is_overwritten,
+    a_name_that_another_machine_just_made_is_found,
 );
 
 async fn write(machine: &Machine, handle: HandleId, (at, bytes): (u64, &[u8])) {
@@ -368,4 +369,20 @@ async fn a_cut_that_is_heard_of_before_the_answer_to_an_earlier_save_is_a_cut() 
         read.is_empty() && reopened.is_empty(),
         "an open file shows {read:?}, and one that is opened now {reopened:?}"
     );
+}
+
+async fn a_name_that_another_machine_just_made_is_found(ground: Ground) {
+    let machines = ground.two().await;
+    let [one, other] = &machines;
+    one.session.hear(false);
+    let (by, name) = (Identity::root(), name("new"));
+    let missing = one.place.volume.lookup(&by, Dentry::new(ROOT, &name));
+    let Lookup::Absent(believed) = missing.await.unwrap() else {
+        panic!("nobody made it");
+    };
+    assert!(believed.is_zero(), "a door asks again");
+    other.place.store(ROOT, "new", b"new").await.unwrap();
+    let inode = one.place.find(ROOT, "new").await.unwrap().inode;
+    one.session.hear(true);
+    assert_eq!(content(one, inode).await.1, b"new");
 }
