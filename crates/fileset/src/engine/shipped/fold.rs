@@ -7,7 +7,8 @@
 //!
 //! A writer that was shut out may not know it yet and go on here. So a checkpoint never goes farther than the log that was
 //! acknowledged, which makes it true for whoever has the file system now; and nobody deletes anything unless he has the log
-//! still, after his manifest is there: who takes it over later begins with that manifest, and needs nothing else.
+//! still, after his manifest is there: who takes it over later begins with that manifest, and needs nothing else. What the
+//! one who was shut out adds after that counts for nothing once his successor has a checkpoint, which deletes its parts.
 
 use std::{
     ops::ControlFlow,
@@ -300,5 +301,80 @@ impl Needed<'_> {
         let dead = chain.dead.iter().copied();
         let dead = dead.filter(|name| name.epoch < epoch || (*name < place && name.epoch == epoch));
         useless.chain(dead).map(|name| name.to_string()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_object_testing::MemoryStore;
+
+    use super::*;
+    use crate::engine::{
+        EmbeddedSettings, Engine, ShippedEngine, ShippedSettings, query, transact,
+    };
+
+    fn settings(directory: &tempfile::TempDir, bucket: &Arc<MemoryStore>) -> ShippedSettings {
+        ShippedSettings {
+            local: EmbeddedSettings {
+                directory: directory.path().to_owned(),
+                memory: 8 << 20,
+            },
+            store: Arc::<MemoryStore>::clone(bucket),
+            identity: 7,
+        }
+    }
+
+    async fn attached(directory: &tempfile::TempDir, bucket: &Arc<MemoryStore>) -> ShippedEngine {
+        let attached = ShippedEngine::attach(&settings(directory, bucket), &|_| ()).await;
+        attached.expect("the bucket has all")
+    }
+
+    fn folder(engine: &ShippedEngine) -> Folder {
+        Folder::new(Arc::downgrade(&engine.local), Arc::clone(&engine.shipping))
+    }
+
+    /// A checkpoint of all groups but the last.
+    async fn fold_but_last(folder: &mut Folder) -> EngineResult<()> {
+        let last = folder.shipping.log.lock().pop();
+        let folded = folder.fold().await;
+        folder.shipping.log.lock().extend(last);
+        folded
+    }
+
+    async fn put(engine: &ShippedEngine, key: &'static [u8]) -> EngineResult<()> {
+        let put = transact(engine, move |transaction| -> EngineResult<()> {
+            transaction.put(key, Bytes::new());
+            Ok(())
+        });
+        put.await?;
+        engine.sync().await
+    }
+
+    /// It was shut out and does not know, and goes on from its own checkpoint, whose parts the other one deleted.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn who_was_shut_out_makes_no_checkpoint_that_others_begin_with() {
+        let directories = [(); 3].map(|()| tempfile::tempdir().expect("a directory"));
+        let bucket = Arc::new(MemoryStore::new());
+        let first = ShippedEngine::create(&settings(&directories[0], &bucket)).await;
+        let first = first.expect("the bucket is empty");
+        let mut late = folder(&first);
+        put(&first, b"one").await.expect("it works");
+        late.fold().await.expect("it works");
+        put(&first, b"two").await.expect("it works");
+        put(&first, b"three").await.expect("it works");
+
+        let second = attached(&directories[1], &bucket).await;
+        let mut own = folder(&second);
+        let found = newest(&second.shipping.bucket).await.expect("it is read");
+        own.manifest = found.map(|(_, manifest)| manifest);
+        fold_but_last(&mut late).await.expect("it works");
+        fold_but_last(&mut own).await.expect("it works");
+        late.fold().await.expect("it works");
+
+        let third = attached(&directories[2], &bucket).await;
+        for key in [&b"one"[..], b"two", b"three"] {
+            let value = query(&third, |reads| reads.get(key)).await;
+            assert_eq!(value, Ok(Some(Bytes::new())), "{key:?}");
+        }
     }
 }

@@ -16,11 +16,12 @@ pub(super) struct LogName {
     pub(super) number: u64,
 }
 
-/// A manifest: up to which operation its checkpoint goes, and who wrote it.
+/// A manifest: up to which operation its checkpoint goes, and who wrote it. That of a later epoch is the newer one,
+/// however far the other goes: a writer that was shut out goes on from parts that its successor may have deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ManifestName {
-    pub(super) sequence: u64,
     pub(super) epoch: u64,
+    pub(super) sequence: u64,
 }
 
 /// A part of the checkpoint up to an operation, and of those after it. `number` counts the parts of an epoch.
