@@ -5,7 +5,7 @@
 mod support;
 mod trees;
 
-use std::{collections::BTreeMap, ops::ControlFlow, time::SystemTime};
+use std::{collections::BTreeMap, ops::ControlFlow};
 
 use penstock_base::FsError;
 use penstock_fileset::{
@@ -21,7 +21,7 @@ use penstock_vfs::{
 use proptest::prelude::*;
 
 use support::{Place, ROOT, directory, file, name, user};
-use trees::{Seen, Tree, seen, tree};
+use trees::{Tree, tree};
 
 async fn shelf(place: &Place) -> Inode {
     place.find(ROOT, ".snapshot").await.unwrap().inode
