@@ -22,7 +22,7 @@ use penstock_fileset::{
     Durability, Encryption, FORMAT_VERSION, Label, Spool,
     engine::{
         Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult,
-        PostgresEngine, PostgresSettings, ShippedEngine, ShippedSettings,
+        PostgresEngine, PostgresSettings, ShippedEngine, ShippedSettings, has_tables,
     },
 };
 use penstock_object::Store;
@@ -65,9 +65,19 @@ pub(crate) struct Record {
     /// The file with the password for it, if one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine_password_file: Option<PathBuf>,
+    /// That of the label: which of its engines is meant.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub generation: u64,
+    /// The engine that had its metadata before it was moved, as long as it is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved_from: Option<Box<Record>>,
     /// Options that lead to the store, as they were given when it was made or attached. No credentials.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
+}
+
+fn is_first(generation: &u64) -> bool {
+    *generation == 0
 }
 
 /// A database, and where the password for it is if that was said.
@@ -119,12 +129,29 @@ impl Record {
     /// Fails unless its place in the bucket has the label of this file system: what another one stored is not ours.
     pub(crate) fn check_label(&self, label: Option<Label>) -> Outcome {
         match label {
-            Some(label) if label.identity == self.identity => Ok(()),
+            Some(label) if label.identity == self.identity => self.check_generation(&label),
             _ => Err(Failure::new(
                 format!("{} does not hold this file system", self.store),
                 "look at its fileset.json, and at the options that lead to the store",
             )),
         }
+    }
+
+    /// Fails where the metadata was brought to another engine since.
+    fn check_generation(&self, label: &Label) -> Outcome {
+        if label.generation == self.generation {
+            return Ok(());
+        }
+        let name = &label.name;
+        let place = label.engine.as_deref();
+        let place = place.map_or_else(String::new, |engine| format!(", to {engine}"));
+        Err(Failure::new(
+            format!(
+                "the metadata of `{name}` was loaded or moved to another engine{place}: this one is the old one"
+            ),
+            "say the same `penstock fileset move` or `load` again if it was interrupted; else use it where it is now, or bring \
+             it here: `penstock fileset attach`",
+        ))
     }
 
     /// The database that has its metadata, if one has.
@@ -133,6 +160,15 @@ impl Record {
             address: self.engine.as_deref()?,
             password_file: self.engine_password_file.as_deref(),
         })
+    }
+
+    /// What kind of engine has its metadata, in a word.
+    pub(crate) fn kind_of_engine(&self) -> &'static str {
+        match (&self.engine, self.durability) {
+            (Some(_), _) => "postgresql",
+            (None, Durability::Store) => "shipped",
+            (None, Durability::Local) => "embedded",
+        }
     }
 
     fn given(&self, name: &str) -> Vec<Given> {
@@ -185,6 +221,8 @@ pub(crate) struct OpenedFileset {
 pub(crate) struct Fileset {
     pub name: String,
     directory: PathBuf,
+    /// Which of its engines is meant, if not that of its record.
+    generation: Option<u64>,
     passwords: Passwords,
 }
 
@@ -195,6 +233,7 @@ impl Fileset {
         Ok(Self {
             directory: places::filesets(environment).path().join(name),
             name: name.to_owned(),
+            generation: None,
             passwords: Passwords::of(environment),
         })
     }
@@ -210,6 +249,24 @@ impl Fileset {
             .collect();
         all.sort_by(|one, other| one.name.cmp(&other.name));
         all
+    }
+
+    /// The same with another one of its engines.
+    pub(crate) fn at(&self, generation: u64) -> Self {
+        Self {
+            generation: Some(generation),
+            ..self.clone()
+        }
+    }
+
+    /// The directory of its engine.
+    fn metadata(&self) -> PathBuf {
+        let recorded = || self.record().map_or(0, |record| record.generation);
+        self.directory
+            .join(match self.generation.unwrap_or_else(recorded) {
+                0 => METADATA.to_owned(),
+                generation => format!("{METADATA}-{generation}"),
+            })
     }
 
     pub(crate) fn exists(&self) -> bool {
@@ -269,7 +326,7 @@ impl Fileset {
 
     fn settings(&self, memory: u64) -> EmbeddedSettings {
         EmbeddedSettings {
-            directory: self.directory.join(METADATA),
+            directory: self.metadata(),
             memory,
         }
     }
@@ -297,7 +354,7 @@ impl Fileset {
     ) -> Outcome<PostgresSettings> {
         let address = databases::address(database.address)?;
         Ok(PostgresSettings {
-            directory: self.directory.join(METADATA),
+            directory: self.metadata(),
             password: self.passwords.find(&address, database.password_file)?,
             address,
             identity: number_of(identity)?,
@@ -381,15 +438,53 @@ impl Fileset {
 
     /// The process that has it open, if one has; 0 if that cannot be seen.
     pub(crate) fn user(&self) -> Option<u32> {
-        match DirectoryLock::take(&self.directory.join(METADATA)) {
+        match DirectoryLock::take(&self.metadata()) {
             Err(DirectoryLockError::InUse { pid }) => Some(pid),
             _ => None,
         }
     }
 
+    /// Removes the directory of its engine.
+    pub(crate) fn remove_metadata(&self) -> Outcome {
+        let directory = self.metadata();
+        match fs::remove_dir_all(&directory) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(unusable(&directory, &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens the engine that its metadata is to be brought to, alone; makes it where it is not there. `record` says which.
+    pub(crate) async fn new_engine(
+        &self,
+        record: &Record,
+        memory: u64,
+        bucket: &Arc<dyn Store>,
+    ) -> Outcome<Arc<dyn Engine>> {
+        if let Some(database) = record.database() {
+            let mut settings = self.on_database(&record.identity, memory, database)?;
+            settings.is_shared = false;
+            let engine = match self.opened(has_tables(&settings).await)? {
+                true => PostgresEngine::open(&settings).await,
+                false => PostgresEngine::create(&settings).await,
+            };
+            return Ok(Arc::new(self.opened(engine)?));
+        }
+        if record.durability == Durability::Local {
+            return Ok(Arc::new(self.local_engine(memory)?));
+        }
+        let settings = self.shipped(&record.identity, memory, bucket)?;
+        let engine = match self.metadata().exists() {
+            true => ShippedEngine::open(&settings).await,
+            false => ShippedEngine::create(&settings).await,
+        };
+        Ok(Arc::new(self.opened(engine)?))
+    }
+
     /// Removes all that this machine has of it. Fails while somebody uses it.
     pub(crate) fn remove(&self) -> Outcome {
-        let metadata = self.directory.join(METADATA);
+        let metadata = self.metadata();
         let _lock = match DirectoryLock::take(&metadata) {
             Err(DirectoryLockError::InUse { pid }) => {
                 return self.opened(Err(EngineError::InUse { pid }));

@@ -296,3 +296,155 @@ fn a_machine_whose_session_was_ended_shows_and_takes_nothing_any_more() {
     assert_eq!(fs::read_to_string(other.join("file")).unwrap(), "still");
     pair.end();
 }
+
+/// One file system after the other in engines of both kinds, with the same bytes in each.
+#[test]
+fn a_fileset_moves_between_engines_and_comes_back_whole_after_kills() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let store = format!("file://{}", scratch.folder("bucket").display());
+    let engine = format!("postgres://penstock@127.0.0.1:{}/postgres", server.port);
+    let here = Machine::new(&scratch, "here");
+    let told = |arguments: &[&str]| {
+        let mut command = here.penstock(&["fileset"]);
+        run(command.args(arguments).env("PGPASSWORD", PASSWORD))
+    };
+    assert_eq!(told(&["create", "home", "--store", &store]).code, Some(0));
+    let mountpoint = here.mount();
+    for number in 0..300 {
+        fs::write(
+            mountpoint.join(format!("file {number}")),
+            format!("{number}"),
+        )
+        .unwrap();
+    }
+    let busy = told(&["move", "home", "--engine", &engine]);
+    assert!(busy.err.contains("in use"), "{busy:?}");
+    here.unmount(&mountpoint);
+    let expect_whole = || {
+        let checked = told(&["check", "home", "--data"]);
+        assert_eq!(checked.code, Some(0), "{checked:?}");
+        let mountpoint = here.mount();
+        for number in 0..300 {
+            let text = fs::read_to_string(mountpoint.join(format!("file {number}"))).unwrap();
+            assert_eq!(text, number.to_string());
+        }
+        here.unmount(&mountpoint);
+    };
+    for target in [&engine[..], "embedded", &engine] {
+        // Killed sooner and later, as far as it comes.
+        for wait in [30, 100, 200, 300, 400, 600] {
+            let mut command = here.penstock(&["fileset", "move", "home", "--engine", target]);
+            let mut child = command.env("PGPASSWORD", PASSWORD).spawn().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(wait));
+            let _ = child.kill();
+            child.wait().unwrap();
+        }
+        let mut moved = told(&["move", "home", "--engine", target]);
+        wait_until("it is moved", || {
+            // A session that was killed lives for its lease.
+            let is_done = moved.code == Some(0) || moved.err.contains("moved before");
+            if !is_done {
+                moved = told(&["move", "home", "--engine", target]);
+            }
+            is_done
+        });
+        expect_whole();
+        let dropped = told(&["move", "home", "--drop-old"]);
+        assert_eq!(dropped.code, Some(0), "{dropped:?}");
+        expect_whole();
+    }
+    let other = Machine::new(&scratch, "other");
+    let attach = [
+        "fileset", "attach", "home", "--store", &store, "--engine", &engine,
+    ];
+    succeed(other.penstock(&attach).env("PGPASSWORD", PASSWORD));
+    let mountpoint = other.mount();
+    assert!(mountpoint.join("file 299").exists());
+    other.unmount(&mountpoint);
+}
+
+/// Loads that are killed sooner and later: what is visible is whole.
+fn kill_loads(there: &Machine<'_>, store: &str) {
+    let place = ["--store", store];
+    for wait in [2, 5, 8, 11, 14, 17, 20, 25, 30, 60] {
+        let mut load = there.penstock(&["fileset", "load", "home", "--from", "latest"]);
+        let mut child = load.args(place).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(wait));
+        let _ = child.kill();
+        child.wait().unwrap();
+        if run(&mut there.penstock(&["fileset", "info", "home"])).code == Some(0) {
+            succeed(&mut there.penstock(&["fileset", "check", "home", "--data"]));
+            succeed(&mut there.penstock(&["fileset", "destroy", "home", "--yes", "--local-only"]));
+        }
+    }
+}
+
+#[test]
+fn a_dump_of_a_mounted_fileset_is_loaded_into_an_engine_of_another_kind() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let store = format!("file://{}", scratch.folder("bucket").display());
+    let engine = format!("postgres://penstock@127.0.0.1:{}/postgres", server.port);
+    let here = Machine::new(&scratch, "here");
+    let told = |machine: &Machine<'_>, arguments: &[&str]| {
+        let mut command = machine.penstock(&["fileset"]);
+        run(command.args(arguments).env("PGPASSWORD", PASSWORD))
+    };
+    let place = ["--store", &store];
+    let made = told(
+        &here,
+        &["create", "home", "--store", &store, "--engine", &engine],
+    );
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let other = Machine::new(&scratch, "other");
+    let attached = told(
+        &other,
+        &["attach", "home", "--store", &store, "--engine", &engine],
+    );
+    assert_eq!(attached.code, Some(0), "{attached:?}");
+    let mountpoint = here.mount();
+    fs::write(mountpoint.join("kept"), "kept").unwrap();
+    // Another machine makes dumps of what is mounted here.
+    for _ in 0..3 {
+        let dumped = told(&other, &["dump", "home", "--keep", "2", "--json"]);
+        assert_eq!(dumped.code, Some(0), "{dumped:?}");
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+    }
+    let listed = told(&other, &["dump", "home", "--list", "--json"]);
+    let listed: serde_json::Value = serde_json::from_str(&listed.out).unwrap();
+    assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
+    // What is removed afterwards is there after the dump is loaded.
+    fs::remove_file(mountpoint.join("kept")).unwrap();
+    here.unmount(&mountpoint);
+    let gone = told(&here, &["gc", "home"]);
+    assert_eq!(gone.code, Some(0), "{gone:?}");
+    let there = Machine::new(&scratch, "there");
+    let again = told(
+        &there,
+        &[
+            &["load", "home", "--from", "latest", "--engine", &engine],
+            &place[..],
+        ]
+        .concat(),
+    );
+    assert!(again.err.contains("already"), "not empty: {again:?}");
+    kill_loads(&there, &store);
+    let loaded = told(
+        &there,
+        &[&["load", "home", "--from", "latest", "--data"], &place[..]].concat(),
+    );
+    assert_eq!(loaded.code, Some(0), "{loaded:?}");
+    let mountpoint = there.mount();
+    assert_eq!(fs::read_to_string(mountpoint.join("kept")).unwrap(), "kept");
+    there.unmount(&mountpoint);
+    let mut old = here.penstock(&["mount", "fileset://home"]);
+    let old = run(old
+        .arg(scratch.folder("mnt-old"))
+        .env("PGPASSWORD", PASSWORD));
+    assert!(old.code != Some(0) && old.err.contains("attach"), "{old:?}");
+}

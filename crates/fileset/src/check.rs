@@ -120,7 +120,12 @@ impl Survey {
     fn look(&mut self, key: &[u8], value: &Bytes) -> FsResult<()> {
         match key {
             schema::FORMAT => schema::Format::decode(value).map(drop)?,
-            schema::LAST_INODE | schema::LAST_SWEEP | schema::LAST_SNAPSHOT | schema::EPOCH => {}
+            schema::LAST_INODE
+            | schema::LAST_SWEEP
+            | schema::LAST_SNAPSHOT
+            | schema::EPOCH
+            | schema::GENERATION
+            | schema::LOADING => {}
             schema::FILES => self.files = counter(Some(value)),
             schema::BYTES => self.bytes = counter(Some(value)),
             [kind::OBJECT, ..] => {

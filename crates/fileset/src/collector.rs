@@ -12,7 +12,7 @@ use crate::{
     Label,
     garbage::{LEAK_GRACE, Sweep, collect, delete_garbage, sweep_bucket},
     snapshots,
-    usage::format_of,
+    usage::{format_of, generation_of},
     volume::Parts,
 };
 
@@ -84,8 +84,11 @@ async fn holds_ours(parts: &Parts) -> bool {
     let Ok(format) = format_of(&*parts.engine).await else {
         return false;
     };
+    let Ok(generation) = generation_of(&*parts.engine).await else {
+        return false;
+    };
     let label = Label::read(&**parts.objects.transfer().store()).await;
-    label.is_ok_and(|label| label.is_of(&format))
+    label.is_ok_and(|label| label.is_of(&format, generation))
 }
 
 async fn sweep(parts: &Parts) {

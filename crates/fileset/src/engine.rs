@@ -41,6 +41,7 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use self::layers::{Changes, Whole};
 pub use embedded::{EmbeddedEngine, EmbeddedSettings};
 pub use error::{EngineError, EngineResult};
 pub use memory::{MemoryEngine, MemorySession};
@@ -55,6 +56,9 @@ pub use shipped::{Position, Restoring, ShippedEngine, ShippedSettings, position,
 
 /// Bytes in the longest key.
 pub const KEY_LENGTH_MAX: usize = 512;
+
+/// The range of all keys.
+pub const ALL: Range<&[u8]> = &[0]..&[u8::MAX];
 
 /// Called with each key and its value, in order, until it breaks.
 pub type Visitor<'a> = &'a mut dyn FnMut(&[u8], &Bytes) -> ControlFlow<()>;
@@ -115,6 +119,9 @@ pub enum Verdict {
     Discard,
 }
 
+/// One state of all keys that stays as it is while operations go on.
+pub type Frozen = Box<dyn Reads + Send>;
+
 /// An operation as an engine runs it. See [`transact`].
 pub type Operation = Box<dyn FnMut(&mut dyn Transaction) -> Verdict + Send>;
 
@@ -169,6 +176,22 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// Returns when all that was applied before survives the end of this process, if not a power cut.
     async fn hand_over(&self) -> EngineResult<()> {
         self.sync().await
+    }
+
+    /// One state of all keys, which is durable. Nobody waits for who looks at it, however long that takes; each look may
+    /// block its thread. Keeps what is changed meanwhile as it was until it is dropped. Queries may have seen a later state.
+    /// By default all keys are copied into memory.
+    async fn freeze(&self) -> EngineResult<Frozen> {
+        self.sync().await?;
+        let copied = query(self, |reads| -> EngineResult<_> {
+            let mut keys = Changes::new();
+            reads.scan(ALL, &mut |key, value| {
+                keys.insert(Bytes::copy_from_slice(key), Some(value.clone()));
+                ControlFlow::Continue(())
+            })?;
+            Ok(keys)
+        });
+        Ok(Box::new(Whole(copied.await?)))
     }
 
     /// Reads all that is kept, to find damage that reads of single keys do not show. Nothing is changed.

@@ -33,6 +33,13 @@ pub struct Label {
     /// The address of the database that has its metadata, if one has. No password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
+    /// How often its metadata was brought to another engine: who has an earlier one has not got the file system any more.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub generation: u64,
+}
+
+fn is_first(generation: &u64) -> bool {
+    *generation == 0
 }
 
 /// Why a label could not be read or written.
@@ -65,12 +72,13 @@ impl Label {
             durability,
             encryption: None,
             engine: None,
+            generation: 0,
         }
     }
 
-    /// Whether it is that of the file system that says this of itself.
-    pub(crate) fn is_of(&self, format: &Format) -> bool {
-        self.identity == spelled(format)
+    /// Whether it is that of the file system that says this of itself, and in this generation.
+    pub(crate) fn is_of(&self, format: &Format, generation: u64) -> bool {
+        self.identity == spelled(format) && self.generation == generation
     }
 
     /// Puts it where there is none.

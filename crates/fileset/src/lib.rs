@@ -13,6 +13,7 @@
 //! | [`engine`] | ordered keys, changed by operations one after the other; nothing of files in it |
 //! | [`check`] | whether all of it fits together |
 //! | [`garbage`] | objects that no file needs |
+//! | [`dumps`] | all keys in one stream of bytes, and from one engine into another |
 //! | [`snapshots`] | the tree as it was, and what is kept for that |
 //!
 //! The order that keeps a file system whole: bytes go into the bucket first, then the metadata refers to them, then
@@ -23,6 +24,7 @@
 pub mod check;
 mod collector;
 mod data;
+pub mod dumps;
 mod durability;
 mod encryption;
 pub mod engine;
@@ -49,5 +51,5 @@ pub use encryption::{Encryption, EncryptionError};
 pub use label::try_to_read_label;
 pub use label::{Label, LabelError};
 pub use schema::{BLOCK_SIZE, FORMAT_VERSION, Format};
-pub use usage::{Usage, format_of, usage};
+pub use usage::{Usage, format_of, generation_of, usage};
 pub use volume::FilesetVolume;

@@ -20,6 +20,8 @@
 //! | `G` object | nothing: no file refers to it any more, and it is to be deleted from the bucket |
 //! | `N` | a mark: the last inode that was given out |
 //! | `W` | a mark: how often leaked objects were deleted |
+//! | `Q` | how often it was brought to another engine: eight bytes, absent for never |
+//! | `Z` | how far keys were brought here from elsewhere, until all are ([`crate::dumps`]) |
 //! | `U` `f`, `U` `b` | counters: files, and bytes that they occupy |
 //! | `E` | the latest snapshot, if there is one ([`Epoch`]) |
 //! | `K` | a mark: the last number that a snapshot got |
@@ -65,6 +67,10 @@ pub(crate) const FORMAT: &[u8] = b"F";
 pub(crate) const LAST_INODE: &[u8] = b"N";
 /// The key of the mark that each deletion of leaked objects moves.
 pub(crate) const LAST_SWEEP: &[u8] = b"W";
+/// The key that says how far keys were brought here from elsewhere.
+pub(crate) const LOADING: &[u8] = b"Z";
+/// The key that says how often the file system was brought to another engine, as its label does.
+pub(crate) const GENERATION: &[u8] = b"Q";
 /// The counter of files.
 pub(crate) const FILES: &[u8] = b"Uf";
 /// The counter of bytes that files occupy.

@@ -3,7 +3,7 @@
 use penstock_base::{FsError, FsResult};
 
 use crate::{
-    engine::{Engine, counter, query},
+    engine::{Engine, counter, mark, query},
     schema::{self, Format},
 };
 
@@ -27,6 +27,14 @@ pub async fn usage(engine: &dyn Engine) -> FsResult<Usage> {
             files: number(schema::FILES)?,
             bytes: number(schema::BYTES)?,
         })
+    })
+    .await
+}
+
+/// In which [`crate::Label::generation`] the file system is.
+pub async fn generation_of(engine: &dyn Engine) -> FsResult<u64> {
+    query(engine, |reads| {
+        Ok(mark(reads.get(schema::GENERATION)?.as_ref()))
     })
     .await
 }

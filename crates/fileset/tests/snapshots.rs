@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod support;
+mod trees;
 
-use std::{collections::BTreeMap, ops::ControlFlow, time::SystemTime};
+use std::{collections::BTreeMap, ops::ControlFlow};
 
 use penstock_base::FsError;
 use penstock_fileset::{
@@ -20,71 +21,7 @@ use penstock_vfs::{
 use proptest::prelude::*;
 
 use support::{Place, ROOT, directory, file, name, user};
-
-/// What a reader sees of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Seen {
-    kind: FileKind,
-    owner: (u16, u32, u32),
-    links: u32,
-    times: (SystemTime, SystemTime),
-    size: u64,
-    content: Vec<u8>,
-    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-}
-
-type Tree = BTreeMap<String, Seen>;
-
-async fn seen(place: &Place, inode: Inode) -> Seen {
-    let it = place.attributes(inode).await;
-    let content = match it.kind {
-        FileKind::Regular => {
-            let handle = place.open(inode, OpenOptions::READ).await.unwrap();
-            let content = place.read_all(handle, it.size as usize).await;
-            place.close(handle).await.unwrap();
-            content
-        }
-        FileKind::Symlink => place.read_symlink(inode).await.unwrap().to_vec(),
-        _ => Vec::new(),
-    };
-    let mut xattrs = Vec::new();
-    for name in place.xattrs(inode).await.unwrap() {
-        let by = penstock_vfs::Identity::new(0, 0, []);
-        let value = place.volume.xattr(&by, inode, &name).await.unwrap();
-        xattrs.push((name.to_vec(), value.to_vec()));
-    }
-    Seen {
-        kind: it.kind,
-        owner: (it.permissions, it.uid, it.gid),
-        links: it.links,
-        times: (it.modified, it.changed),
-        size: it.size,
-        content,
-        xattrs,
-    }
-}
-
-/// All that is below a directory, and itself.
-async fn tree(place: &Place, top: Inode) -> Tree {
-    let mut found = Tree::from([(String::new(), seen(place, top).await)]);
-    let mut left = vec![(String::new(), top)];
-    while let Some((path, inode)) = left.pop() {
-        let handle = place.open_directory(inode).await;
-        let room = (usize::MAX, Detail::Names);
-        let names = place.list(handle, ListFrom::Position(0), room).await;
-        place.volume.release_directory(handle).await;
-        for (name, _) in names {
-            let it = place.find(inode, &name).await.unwrap();
-            let path = format!("{path}/{name}");
-            found.insert(path.clone(), seen(place, it.inode).await);
-            if it.kind == FileKind::Directory {
-                assert_eq!(place.parent(it.inode).await, inode);
-                left.push((path, it.inode));
-            }
-        }
-    }
-    found
-}
+use trees::{Tree, tree};
 
 async fn shelf(place: &Place) -> Inode {
     place.find(ROOT, ".snapshot").await.unwrap().inode

@@ -1,12 +1,15 @@
-//! `penstock fileset create|attach|list|info|check|gc|snapshot|sessions|rekey|destroy`: the life of a file system.
+//! `penstock fileset create|attach|list|info|check|gc|snapshot|sessions|dump|load|move|rekey|destroy`: the life of a file system.
 
 mod attach;
 mod check;
 mod create;
 mod destroy;
+mod dump;
 mod gc;
 mod info;
 mod list;
+mod load;
+mod moving;
 mod rekey;
 mod sessions;
 pub(crate) mod snapshot;
@@ -54,6 +57,9 @@ pub(crate) fn command() -> Command {
         .subcommand(gc::command())
         .subcommand(snapshot::command())
         .subcommand(sessions::command())
+        .subcommand(dump::command())
+        .subcommand(load::command())
+        .subcommand(moving::command())
         .subcommand(rekey::command())
         .subcommand(destroy::command())
 }
@@ -68,6 +74,9 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         Some(("gc", matches)) => gc::run(matches, environment),
         Some(("snapshot", matches)) => snapshot::run(matches, environment),
         Some(("sessions", matches)) => sessions::run(matches, environment),
+        Some(("dump", matches)) => dump::run(matches, environment),
+        Some(("load", matches)) => load::run(matches, environment),
+        Some(("move", matches)) => moving::run(matches, environment),
         Some(("rekey", matches)) => rekey::run(matches, environment),
         Some(("destroy", matches)) => destroy::run(matches, environment),
         _ => Err(Failure::usage(

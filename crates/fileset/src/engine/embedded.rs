@@ -35,9 +35,9 @@ use self::{
     state::State,
     worker::{LogEnd, Shared, Worker},
 };
-use super::{Barrier, Engine, EngineError, EngineResult, Operation, Query};
+use super::{Barrier, Engine, EngineError, EngineResult, Frozen, Operation, Query};
 use crate::engine::{
-    layers::Changes,
+    layers::{Changes, Whole},
     record::{Record, Tip},
 };
 
@@ -376,6 +376,12 @@ impl Engine for EmbeddedEngine {
 
     async fn hand_over(&self) -> EngineResult<()> {
         self.shared.written(self.sequence()?).await
+    }
+
+    async fn freeze(&self) -> EngineResult<Frozen> {
+        self.sync().await?;
+        let (state, _) = self.snapshot().await?;
+        Ok(Box::new(Whole(state)))
     }
 
     async fn verify(&self) -> EngineResult<()> {

@@ -88,6 +88,19 @@ impl Reads for Layered<'_> {
     }
 }
 
+/// One layer that is all there is.
+pub(super) struct Whole<L>(pub(super) L);
+
+impl<L: Layer> Reads for Whole<L> {
+    fn get(&self, key: &[u8]) -> EngineResult<Option<Bytes>> {
+        Layered(vec![&self.0]).get(key)
+    }
+
+    fn scan(&self, range: Range<&[u8]>, visit: Visitor<'_>) -> EngineResult<()> {
+        Layered(vec![&self.0]).scan(range, visit)
+    }
+}
+
 /// The first key of all layers with what the uppermost of them says; the others are passed over.
 pub(super) fn next<I: Iterator<Item = Said>>(
     layers: &mut [Peekable<I>],

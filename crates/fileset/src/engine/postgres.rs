@@ -72,7 +72,7 @@ use self::{
     state::{Mode, Ran, State},
     worker::{BEATS, Shared, Worker},
 };
-use super::{Engine, EngineError, EngineResult, Operation, Peers, Query};
+use super::{Engine, EngineError, EngineResult, Frozen, Operation, Peers, Query};
 
 /// The file that says which machine this is to the database.
 const MACHINE: &str = "machine";
@@ -388,6 +388,15 @@ impl Engine for PostgresEngine {
             state.applied()
         };
         self.shared.committed(applied).await
+    }
+
+    async fn freeze(&self) -> EngineResult<Frozen> {
+        self.sync().await?;
+        let (since, patience) = (self.shared.since(), self.shared.patience);
+        let connector = self.shared.connector.clone();
+        Ok(Box::new(snapshot::Snapshot::begin(
+            connector, since, patience,
+        )))
     }
 
     async fn close(&self) -> EngineResult<()> {

@@ -49,7 +49,7 @@ use self::{
     shipping::{GROUP_MAX, Shipping},
 };
 use super::{
-    EmbeddedSettings, Engine, EngineError, EngineResult, Operation, Query,
+    EmbeddedSettings, Engine, EngineError, EngineResult, Frozen, Operation, Query,
     embedded::{Chunk, EmbeddedEngine, HOLDER, Prepared, Replacement},
     layers::Changes,
     record::{Record, Tip},
@@ -346,6 +346,11 @@ impl Engine for ShippedEngine {
         let (local, shipped) =
             tokio::join!(self.local.synced(sequence), self.shipping.shipped(sequence));
         local.and(shipped)
+    }
+
+    async fn freeze(&self) -> EngineResult<Frozen> {
+        self.sync().await?;
+        self.local.freeze().await
     }
 
     async fn verify(&self) -> EngineResult<()> {

@@ -20,8 +20,8 @@ use penstock_base::{FsError, Mutex};
 use super::view::kept_since;
 use crate::{
     engine::{
-        Engine, EngineError, EngineResult, Operation, Peers, Query, Reads, Transaction, Verdict,
-        Visitor,
+        Engine, EngineError, EngineResult, Frozen, Operation, Peers, Query, Reads, Transaction,
+        Verdict, Visitor,
     },
     schema::{self, EPOCH, Epoch},
 };
@@ -194,6 +194,10 @@ impl Engine for Preserving {
         self.below.run(Box::new(keeping)).await?;
         let failed = failure.lock().take();
         failed.map_or(Ok(()), Err)
+    }
+
+    async fn freeze(&self) -> EngineResult<Frozen> {
+        self.below.freeze().await
     }
 
     async fn sync(&self) -> EngineResult<()> {

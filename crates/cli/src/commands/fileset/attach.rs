@@ -71,9 +71,12 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             encryption: label.encryption.clone(),
             engine: engine(matches, (&fileset, &label))?,
             engine_password_file,
+            generation: label.generation,
+            moved_from: None,
             options,
         };
         check_own(&fileset, &record, &look).await?;
+        let fileset = fileset.at(label.generation);
         fileset.make(environment)?;
         match record.database() {
             Some(database) => join(&fileset, &record, database).await?,
@@ -140,6 +143,7 @@ async fn check_own(fileset: &Fileset, record: &Record, look: &Look) -> Outcome {
         ));
     }
     let is_of_use = match record.database() {
+        _ if fileset.record()?.generation != record.generation => false,
         Some(_) => fileset.record()?.engine == record.engine,
         None => is_whole_here(fileset, record, look).await?,
     };

@@ -91,6 +91,8 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             encryption: label.encryption.clone(),
             engine: label.engine.clone(),
             engine_password_file: password_file,
+            generation: 0,
+            moved_from: None,
             options,
         };
         fileset.make(environment)?;

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use clap::{ArgMatches, Command};
+use penstock_base::FsResult;
 use penstock_fileset::{
     Durability, Label, LabelError,
     check::destroy,
+    dumps,
     engine::{
         Engine, EngineError, EngineResult, PostgresEngine, ShippedEngine, has_tables,
         remove_shipped, remove_tables,
     },
 };
+use penstock_object::Store;
 
 use super::{failure, fileset_values, name_argument, named, readable, with_store_options};
 use crate::{
@@ -90,7 +93,8 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         let deleted = destroy(&*look.store).await;
         let deleted = deleted.map_err(|error| failure(&fileset, &error))?;
         let shipped = fileset.opened(remove_shipped(Arc::clone(&look.store)).await)?;
-        let deleted = deleted + shipped;
+        let dumped = drop_dumps(&*look.store).await;
+        let deleted = deleted + shipped + dumped.map_err(|error| failure(&fileset, &error))?;
         if let Some(database) = record.database() {
             let settings = fileset.on_database(&record.identity, super::MEMORY, database)?;
             fileset.opened(remove_tables(&settings).await)?;
@@ -105,6 +109,15 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         "fileset {} is gone, with {deleted} objects",
         fileset.name
     ))
+}
+
+/// Removes all dumps; returns how many there were.
+async fn drop_dumps(store: &dyn Store) -> FsResult<u64> {
+    let dumps = dumps::list(store).await?;
+    for dump in &dumps {
+        dumps::remove(store, &dump.name).await?;
+    }
+    Ok(dumps.len() as u64)
 }
 
 /// Claims the log in the bucket, or the tables in the database, if there are any. Fails if another machine has the file system: it may be in use there.

@@ -30,8 +30,8 @@ struct Asked {
 type Rows = Vec<(Bytes, Bytes)>;
 type Answer = EngineResult<Page>;
 
-/// The side of who looks.
-struct Snapshot {
+/// The side of who looks. The thread beside it ends with it.
+pub(super) struct Snapshot {
     ask: mpsc::Sender<Asked>,
     answers: mpsc::Receiver<Answer>,
     patience: Duration,
@@ -41,6 +41,24 @@ struct Snapshot {
 }
 
 impl Snapshot {
+    /// Begins a look. The state is that of its first page. Does not block.
+    pub(super) fn begin(connector: Connector, since: Since, patience: Duration) -> Self {
+        let (ask, asked) = mpsc::channel();
+        let (answer, answers) = mpsc::channel();
+        std::thread::spawn(move || {
+            if let Err(error) = serve(&connector, since, (&asked, &answer)) {
+                let _ = answer.send(Err(error));
+            }
+        });
+        Self {
+            ask,
+            answers,
+            patience,
+            failed: RefCell::new(None),
+            news: Cell::new(None),
+        }
+    }
+
     fn page(&self, start: Bytes, end: Bytes, count: i64) -> EngineResult<Rows> {
         let gone = || EngineError::Database("the look at all keys ended early".to_owned());
         let asked = self.ask.send(Asked { start, end, count });
@@ -97,24 +115,9 @@ pub(super) fn look(
     (since, patience): (Since, Duration),
     query: Query<'_>,
 ) -> EngineResult<Option<News>> {
-    let (ask, asked) = mpsc::channel();
-    let (answer, answers) = mpsc::channel();
-    let asking = std::thread::spawn(move || {
-        if let Err(error) = serve(&connector, since, (&asked, &answer)) {
-            let _ = answer.send(Err(error));
-        }
-    });
-    let snapshot = Snapshot {
-        ask,
-        answers,
-        patience,
-        failed: RefCell::new(None),
-        news: Cell::new(None),
-    };
+    let snapshot = Snapshot::begin(connector, since, patience);
     query(&snapshot);
     let (failed, news) = (snapshot.failed.take(), snapshot.news.take());
-    drop(snapshot);
-    let _ = asking.join();
     failed.map_or(Ok(news), Err)
 }
 
