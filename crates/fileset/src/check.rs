@@ -1,14 +1,17 @@
 //! Whether a file system is whole: its keys fit each other, and its objects are in the bucket.
 //!
-//! A check changes nothing. It looks at all keys in one pass and at all objects in a listing; [`check`] fetches none of
+//! A check changes nothing; [`plan`] and [`apply`] repair. It looks at all keys in one pass and at all objects in a listing; [`check`] fetches none of
 //! them, so damage to the bytes of a block is found by who reads it or by [`check_data`]. It keeps about 100 bytes of
 //! memory for each file. Nobody may have the file system open meanwhile, which the engine's lock sees to.
 
 mod blocks;
 mod kept;
+mod overlay;
+mod ranges;
+mod repair;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     ops::ControlFlow,
     sync::Arc,
 };
@@ -27,6 +30,7 @@ use crate::{
 };
 
 use self::kept::Snapshots;
+pub use self::repair::{REPAIRS_MAX, Repair, apply, plan};
 
 /// What a check found.
 #[derive(Debug, Default)]
@@ -41,6 +45,10 @@ pub struct Report {
     pub leaked: u64,
     /// Bytes in the bucket that were compared with their checksums.
     pub compared: u64,
+    /// Ranges of files whose bytes are not in the bucket as they were written, a line each: reads of them fail.
+    pub damaged: Vec<String>,
+    /// Objects that are missing in the bucket or have another length there.
+    pub(crate) lost: BTreeSet<ObjectId>,
     /// What is wrong, a line each, at most [`FINDINGS_MAX`].
     pub findings: Vec<String>,
     /// Wrong things that are not among them.
@@ -75,12 +83,14 @@ struct Seen {
     parent: u64,
     /// Directories in it.
     directories: i64,
+    /// Entries in it.
+    entries_in: u64,
     counted: i64,
     is_orphan: bool,
     /// A session says that it holds it without a name.
     is_held: bool,
-    /// Something else is there that belongs to it.
-    has_more: bool,
+    /// Bytes in the target of a symbolic link.
+    target: u64,
     allocated: u64,
     /// Where its last extent ends.
     written_to: u64,
@@ -92,6 +102,8 @@ struct Survey {
     inodes: HashMap<u64, Seen>,
     /// As the keys say, and as the extents do.
     objects: BTreeMap<ObjectId, (Option<ObjectUse>, u64)>,
+    /// Lengths of objects of which no key but extents is.
+    lengths: BTreeMap<ObjectId, u64>,
     garbage: BTreeMap<ObjectId, ()>,
     snapshots: Snapshots,
     files: i64,
@@ -170,11 +182,16 @@ impl Survey {
                 schema::holder_in(key)?;
                 self.inode(inode).is_held = true;
             }
-            kind::TIMES | kind::TARGET | kind::XATTR => self.inode(inode).has_more = true,
+            kind::TARGET => self.inode(inode).target = value.len() as u64,
+            kind::TIMES | kind::XATTR => {
+                self.inode(inode);
+            }
             kind::ENTRY => {
                 let entry = Entry::decode(value)?;
                 let is_directory = entry.kind == FileKind::Directory;
-                self.inode(inode).directories += i64::from(is_directory);
+                let above = self.inode(inode);
+                above.directories += i64::from(is_directory);
+                above.entries_in += 1;
                 let found = self.inode(entry.inode);
                 found.entries += 1;
                 found.parent = inode.0;
@@ -194,8 +211,12 @@ impl Survey {
         }
         for extent in &chunk.extents {
             let stored = &extent.stored;
-            let (_, used) = self.objects.entry(stored.object).or_default();
+            let (known, used) = self.objects.entry(stored.object).or_default();
             *used += u64::from(extent.length);
+            if known.is_none() {
+                let length = u64::from(stored.object_length);
+                self.lengths.insert(stored.object, length);
+            }
             let fits_object = stored.offset.checked_add(stored.length);
             let fits_run = extent.skip.checked_add(extent.length);
             if fits_object.is_none_or(|end| end > stored.object_length)
@@ -218,6 +239,9 @@ impl Survey {
             }
             report.files += u64::from(seen.node.is_some());
             report.bytes += seen.allocated;
+        }
+        for inode in self.rings() {
+            report.add(format!("inode {inode}: is a directory that lies in itself"));
         }
         if self.files != report.files as i64 {
             let text = format!(
@@ -329,6 +353,7 @@ pub async fn check(
             match expected.remove(&object) {
                 Some(length) if length != listed.size && length != u64::from(UNKNOWN_LENGTH) => {
                     let there = listed.size;
+                    report.lost.insert(object);
                     report.add(format!(
                         "{object}: has {there} bytes in the bucket, {length} were written"
                     ));
@@ -346,9 +371,15 @@ pub async fn check(
     let waits = |object: &ObjectId| spool.is_some_and(|spool| spool.has(*object));
     for object in expected.keys().filter(|object| !waits(object)) {
         report.add(format!("{object}: is missing in the bucket"));
+        report.lost.insert(*object);
     }
     tracing::debug!(objects = there, "the bucket was listed");
-    Ok(report)
+    query(engine, |reads| ranges::of(reads, &survey, &report.lost))
+        .await
+        .map(|damaged| {
+            report.damaged = damaged;
+            report
+        })
 }
 
 /// The same, and compares all bytes with their checksums. `transfer` reads through the spool.

@@ -1,0 +1,67 @@
+//! What is counted of objects and of all.
+
+use penstock_base::FsResult;
+
+use super::{Repair, number};
+use crate::{
+    check::Survey,
+    engine::Reads,
+    schema::{self, ObjectUse},
+    snapshots,
+};
+
+/// Uses of objects are what extents say. What nothing uses is held for snapshots or garbage, as if the last use had gone.
+pub(super) fn uses(reads: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
+    let latest = snapshots::epoch(reads)?.map_or(0, |epoch| epoch.latest);
+    let mut repairs = Vec::new();
+    for (object, (counted, used)) in &survey.objects {
+        let before = counted.map_or(0, |counted| counted.used);
+        let is_garbage = survey.garbage.contains_key(object);
+        if before == *used && !is_garbage {
+            continue;
+        }
+        let mut known = counted.unwrap_or_else(|| ObjectUse {
+            length: survey.lengths.get(object).copied().unwrap_or_default(),
+            ..ObjectUse::default()
+        });
+        let text = format!("{object}: bytes in use: {before}, now {used}");
+        let mut repair = Repair::new(text);
+        if known.died != 0 {
+            repair = repair.delete(&schema::held(known.died, *object));
+        }
+        known.used = *used;
+        known.died = match *used {
+            0 if latest > known.born => latest,
+            _ => 0,
+        };
+        let (key, garbage) = (schema::object(*object), schema::garbage(*object));
+        repairs.push(match (*used, known.died) {
+            (0, 0) => repair.delete(&key).put(&garbage, schema::nothing()),
+            (0, died) => repair
+                .put(&key, known.encode())
+                .put(&schema::held(died, *object), schema::nothing())
+                .delete(&garbage),
+            _ => repair.put(&key, known.encode()).delete(&garbage),
+        });
+    }
+    Ok(repairs)
+}
+
+/// The counters of files and of bytes.
+pub(super) fn counters(_: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
+    let there = survey.inodes.values().filter(|seen| seen.node.is_some());
+    let files = there.count() as i64;
+    let bytes: u64 = survey.inodes.values().map(|seen| seen.allocated).sum();
+    let counters = [
+        ("files", schema::FILES, survey.files, files),
+        ("bytes", schema::BYTES, survey.bytes, bytes as i64),
+    ];
+    let wrong = counters
+        .iter()
+        .filter(|(.., before, after)| before != after);
+    let repairs = wrong.map(|(what, key, before, after)| {
+        let text = format!("{what} of the file system: {before}, now {after}");
+        Repair::new(text).put(&(*key).into(), number(after.cast_unsigned()))
+    });
+    Ok(repairs.collect())
+}
