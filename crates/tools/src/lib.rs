@@ -19,6 +19,7 @@ mod local;
 mod patterns;
 pub mod remove;
 mod report;
+mod tree;
 pub mod volume;
 mod work;
 

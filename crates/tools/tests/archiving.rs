@@ -24,6 +24,7 @@ use penstock_tools::{
         Compression, CreateSettings, ExtractSettings, Format, Selection, Sources, create, extract,
         list,
     },
+    direct::Place,
 };
 use support::{EVERYTHING, Variety, assert_same, fill};
 
@@ -113,7 +114,13 @@ fn extracted(archive: &[u8], target: &Path, settings: &ExtractSettings) -> Summa
     fs::create_dir_all(target).unwrap();
     let report = Report::default();
     let input = Box::new(Cursor::new(archive.to_vec()));
-    extract(input, target, settings, &report, &Stop::default());
+    extract(
+        input,
+        &Place::Local(target.to_owned()),
+        settings,
+        &report,
+        &Stop::default(),
+    );
     report.summary()
 }
 

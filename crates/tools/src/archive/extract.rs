@@ -7,37 +7,44 @@
 //! An archive may be meant to harm: names that lead out of the tree, links out of it and members through links are
 //! refused, each with a line; an archive that grows beyond what the file system has room for is left.
 
+mod growing;
 mod job;
 mod started;
 
 use std::{
     collections::BTreeMap,
-    ffi::CStr,
     io::{self, Read},
-    path::Path,
     sync::Arc,
 };
 
-use rustix::{
-    fs::{self, FileType, Mode},
-    io::Errno,
-};
+use penstock_vfs::FileKind;
 
 use super::{
-    Compression, Kind, Member, Reader, Selection, accounts::Accounts, is_final, list::tell_missing,
-    names, place::Places,
+    Compression, Kind, Member, Reader, Selection,
+    accounts::Accounts,
+    is_final,
+    list::tell_missing,
+    names,
+    place::{Places, open_root},
 };
 use crate::{
     Report, Stop, Threads,
-    local::{Directory, Place, c_string, kind_of},
+    direct::Place,
+    local::c_string,
+    tree::{Target, was_taken},
     work::{Crew, Order},
 };
 
-use job::{Target, Task, Writing};
+use growing::Growing;
+use job::{First, Spot, Task, Writing};
 use started::{Budget, Started};
 
 /// Bytes of content that are on their way from the archive to files.
 const BYTES_MAX: u64 = 64 << 20;
+/// The same where a volume holds what it sends besides.
+const VOLUME_BYTES_MAX: u64 = 16 << 20;
+/// Rights of a directory until it is dressed.
+const CLOSED: u16 = 0o700;
 /// Bytes of attributes of directories that are kept until the end.
 const KEPT_MAX: u64 = 256 << 20;
 /// Bytes that are handed out at once.
@@ -73,14 +80,18 @@ pub struct ExtractSettings {
 /// Extracts `input` below the directory `target`. What could not be extracted stands in `report`.
 pub fn extract(
     input: Box<dyn Read + Send>,
-    target: &Path,
+    target: &Place,
     settings: &ExtractSettings,
     report: &Report,
     stop: &Stop,
 ) {
-    let root = match Directory::open(target) {
+    let permissions = (0o777 & !settings.umask) as u16;
+    let root = match open_root(target, permissions) {
         Ok(root) => root,
-        Err(error) => return report.fail_at("cannot open", target, error),
+        Err(error) => {
+            let why = crate::report::reason(&error);
+            return report.fail(format_args!("cannot open '{target}': {why}"));
+        }
     };
     let reader = match Compression::reader(input) {
         Ok(input) => Reader::new(input),
@@ -90,15 +101,19 @@ pub fn extract(
         true => Accounts::default(),
         false => Accounts::read(),
     };
-    let room = settings.bytes_max.unwrap_or_else(|| room(&root));
+    let room = settings.bytes_max.or_else(|| root.room());
     let started = Started::default();
-    let budget = Budget::new(BYTES_MAX);
-    let job = Writing::new(settings, report, accounts);
+    let budget = Budget::new(match root.as_volume() {
+        Some(_) => VOLUME_BYTES_MAX,
+        None => BYTES_MAX,
+    });
+    let job = Writing::new(settings, report, stop, accounts);
     Crew::run(&job, settings.threads, Order::Oldest, stop, |crew| {
         let mut extraction = Extraction {
             is_whole: false,
             reader,
-            places: Places::new(root),
+            keeps_holes: root.keeps().holes,
+            places: Places::new(root, permissions),
             settings,
             report,
             stop,
@@ -108,7 +123,7 @@ pub fn extract(
             directories: BTreeMap::new(),
             kept: 0,
             seen: vec![false; settings.selection.members.len()],
-            room,
+            room: room.unwrap_or(u64::MAX),
             members_left: settings.members_max,
         };
         extraction.members();
@@ -117,19 +132,13 @@ pub fn extract(
     });
 }
 
-/// Bytes that the file system has room for; all that there can be where it does not tell.
-fn room(root: &Directory) -> u64 {
-    match fs::fstatvfs(root) {
-        Ok(room) if room.f_blocks > 0 => room.f_bavail.saturating_mul(room.f_frsize),
-        _ => u64::MAX,
-    }
-}
-
 struct Extraction<'a, 'crew, R> {
     /// The archive was read to its end: what comes behind it is taken too, for who writes into a pipe.
     is_whole: bool,
     reader: Reader<R>,
     places: Places,
+    /// Holes take no room.
+    keeps_holes: bool,
     settings: &'a ExtractSettings,
     report: &'a Report,
     stop: &'a Stop,
@@ -211,10 +220,13 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         let (last, above) = parts
             .split_last()
             .ok_or(Failed::refused("it has no name"))?;
-        let place = Place {
+        let place = First {
             directory: self.places.directory(above).map_err(Failed::system)?,
             name: c_string(last).map_err(Failed::system)?,
         };
+        self.places
+            .check_name(&place.name)
+            .map_err(Failed::system)?;
         match member.kind {
             Kind::File => self.file(self.begin(place, path, &member), member),
             Kind::HardLink => self.hard_link(place, path, &member),
@@ -237,8 +249,8 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         }
     }
 
-    fn begin(&self, place: Place, path: Vec<u8>, member: &Member) -> Target<'a> {
-        Target {
+    fn begin(&self, place: First, path: Vec<u8>, member: &Member) -> Spot<'a> {
+        Spot {
             directory: place.directory,
             name: place.name,
             path: self.started.begin(path),
@@ -255,7 +267,10 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
 
     /// Refuses to go on beyond the limits.
     fn account(&mut self, member: &Member) -> Result<(), Failed> {
-        let stored = member.stored();
+        let stored = match self.keeps_holes {
+            true => member.stored(),
+            false => member.size,
+        };
         if stored > self.room {
             self.report.fail(format_args!(
                 "'{}' and what follows are left: the archive has more content than there is room for, or than \
@@ -282,15 +297,19 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             .ok_or(Failed::refused("it has no name"))?;
         let above = self.places.directory(above).map_err(Failed::system)?;
         let name = c_string(last).map_err(Failed::system)?;
-        let make = || fs::mkdirat(&above, &name, Mode::RWXU);
-        match make() {
-            Err(Errno::EXIST) if !self.settings.keep && is_file(&above, &name) => {
+        self.places.check_name(&name).map_err(Failed::system)?;
+        let make = || above.make_directory(&name, CLOSED);
+        let made = match make() {
+            Err(error) if was_taken(&error) && !self.settings.keep && is_file(&*above, &name) => {
                 let removed = above.remove_file(&name);
-                removed.and_then(|()| make()).map_err(Failed::system)?;
+                removed.and_then(|()| make()).map_err(Failed::system)?
             }
-            Err(Errno::EXIST) => drop(self.places.existing(parts).map_err(Failed::system)?),
+            Err(error) if was_taken(&error) => {
+                self.places.existing(parts).map_err(Failed::system)?
+            }
             other => other.map_err(Failed::system)?,
-        }
+        };
+        self.places.keep(parts.join(&b'/'), &made);
         self.report.directories.add(1);
         self.keep(parts, member)
     }
@@ -316,26 +335,28 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         }
     }
 
-    fn file(&mut self, target: Target<'a>, member: Member) -> Result<(), Failed> {
+    fn file(&mut self, spot: Spot<'a>, member: Member) -> Result<(), Failed> {
         if member.stored() <= PIECE_BYTES as u64 {
             let permit = self.budget.take(member.stored());
             let mut content = vec![0; member.stored() as usize];
             self.read(&mut content)?;
-            return self.submit(Task::Small(target, Box::new(member), (content, permit)));
+            return self.submit(Task::Small(
+                spot,
+                Box::new(member),
+                (content.into(), permit),
+            ));
         }
         let ranges = member.ranges();
-        let growing = Arc::new(job::Growing::new(target, member));
+        let growing = Arc::new(Growing::new(spot, member));
         for (mut offset, length) in ranges {
             let end = offset + length;
             while offset < end {
                 let count = (end - offset).min(PIECE_BYTES as u64);
                 let permit = self.budget.take(count);
                 let mut piece = vec![0; count as usize];
-                if let Err(failed) = self.read(&mut piece) {
-                    growing.give_up();
-                    return Err(failed);
-                }
-                self.submit(Task::Piece(Arc::clone(&growing), offset, (piece, permit)))?;
+                self.read(&mut piece)?;
+                growing.add(offset, (piece.into(), permit));
+                self.submit(Task::Piece(Arc::clone(&growing)))?;
                 offset += count;
             }
         }
@@ -356,7 +377,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         }
     }
 
-    fn hard_link(&mut self, place: Place, path: Vec<u8>, member: &Member) -> Result<(), Failed> {
+    fn hard_link(&mut self, place: First, path: Vec<u8>, member: &Member) -> Result<(), Failed> {
         let link = names::parts(&member.link)
             .map_err(|why| Failed::Member(format!("what it links to is refused: {why}")))?;
         let link = link.get(self.settings.strip..).unwrap_or_default();
@@ -364,7 +385,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             .split_last()
             .ok_or(Failed::refused("it links to nothing"))?;
         self.wait_for(&link.join(&b'/'))?;
-        let from = Place {
+        let from = First {
             directory: self.places.existing(above).map_err(Failed::system)?,
             name: c_string(last).map_err(Failed::system)?,
         };
@@ -406,9 +427,9 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
     }
 }
 
-fn is_file(directory: &Directory, name: &CStr) -> bool {
-    let stat = directory.stat(name);
-    stat.is_ok_and(|stat| kind_of(&stat) == FileType::RegularFile)
+fn is_file(directory: &dyn Target, name: &std::ffi::CStr) -> bool {
+    let found = directory.find(name).ok().flatten();
+    found.is_some_and(|found| found.attributes.kind == FileKind::Regular)
 }
 
 /// A path, name by name.
@@ -433,16 +454,5 @@ impl Failed {
 
     fn system(error: impl Into<io::Error>) -> Self {
         Self::Member(crate::report::reason(&error.into()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_system_that_does_not_tell_its_size_has_room() {
-        let root = Directory::open(Path::new("/proc")).unwrap();
-        assert_eq!(room(&root), u64::MAX);
     }
 }

@@ -2,43 +2,62 @@
 //!
 //! A link on the way is not followed, whoever made it: a member that would go through one is refused.
 
-use std::{collections::HashMap, ffi::CString, io, sync::Arc};
+use std::{collections::HashMap, ffi::CStr, io, sync::Arc};
 
-use rustix::{
-    fs::{self, Mode},
-    io::Errno,
+use rustix::io::Errno;
+
+use crate::{
+    direct::Place,
+    local::{Directory, c_string, is_temporary},
+    tree::{Target, local::LocalTarget, was_taken},
+    volume::errno_of,
 };
-
-use crate::local::{Directory, c_string};
 
 /// Directories that are kept open.
 const OPEN_MAX: usize = 256;
 
 /// The tree that an archive is extracted to.
 pub(super) struct Places {
-    root: Arc<Directory>,
-    open: HashMap<Vec<u8>, Arc<Directory>>,
+    root: Arc<dyn Target>,
+    open: HashMap<Vec<u8>, Arc<dyn Target>>,
+    /// Rights of directories that no member describes.
+    permissions: u16,
+}
+
+/// Opens the directory that a user named. In a volume it is made where it is missing, as nobody else can.
+pub(super) fn open_root(place: &Place, permissions: u16) -> io::Result<Arc<dyn Target>> {
+    let place = match place {
+        Place::Local(path) => return Ok(Arc::new(LocalTarget(Directory::open(path)?))),
+        Place::Volume(place) => place,
+    };
+    let mut directory = place.target(place.tree.root()?);
+    for name in &place.path {
+        directory = open_or_make(&directory, name, permissions)?;
+    }
+    directory.learn()?;
+    Ok(directory)
 }
 
 impl Places {
-    pub(super) fn new(root: Arc<Directory>) -> Self {
+    pub(super) fn new(root: Arc<dyn Target>, permissions: u16) -> Self {
         Self {
             root,
             open: HashMap::new(),
+            permissions,
         }
     }
 
     /// The directory of these names, which is made where it is missing.
-    pub(super) fn directory(&mut self, parts: &[&[u8]]) -> io::Result<Arc<Directory>> {
+    pub(super) fn directory(&mut self, parts: &[&[u8]]) -> io::Result<Arc<dyn Target>> {
         self.find(parts, true)
     }
 
     /// The directory of these names. Fails if it is missing.
-    pub(super) fn existing(&mut self, parts: &[&[u8]]) -> io::Result<Arc<Directory>> {
+    pub(super) fn existing(&mut self, parts: &[&[u8]]) -> io::Result<Arc<dyn Target>> {
         self.find(parts, false)
     }
 
-    fn find(&mut self, parts: &[&[u8]], makes: bool) -> io::Result<Arc<Directory>> {
+    fn find(&mut self, parts: &[&[u8]], makes: bool) -> io::Result<Arc<dyn Target>> {
         let path = parts.join(&b'/');
         if let Some(known) = self.open.get(&path) {
             return Ok(Arc::clone(known));
@@ -48,39 +67,59 @@ impl Places {
         };
         let above = self.find(above, makes)?;
         let name = c_string(name)?;
-        let directory = match above.open_in(&name) {
-            Err(Errno::NOENT) if makes => {
-                make(&above, &name)?;
-                above.open_in(&name)
-            }
-            other => other,
+        let directory = match makes {
+            true => open_or_make(&above, &name, self.permissions),
+            false => above.open_in(&name),
         };
         let directory = directory.map_err(explained)?;
+        directory.learn()?;
+        self.keep(path, &directory);
+        Ok(directory)
+    }
+
+    /// Keeps a directory open that was made just now.
+    pub(super) fn keep(&mut self, path: Vec<u8>, directory: &Arc<dyn Target>) {
         if self.open.len() >= OPEN_MAX {
             self.open.clear();
         }
-        self.open.insert(path, Arc::clone(&directory));
-        Ok(directory)
+        self.open.insert(path, Arc::clone(directory));
     }
 
     /// Forgets what is at a path, and below it: it becomes something else.
     pub(super) fn forget(&mut self, path: &[u8]) {
         self.open.remove(path);
     }
-}
 
-fn make(above: &Arc<Directory>, name: &CString) -> rustix::io::Result<()> {
-    match fs::mkdirat(above, name, Mode::from_raw_mode(0o777)) {
-        Err(Errno::EXIST) => Ok(()),
-        other => other,
+    /// Refuses a name in a volume under which a neighbour may be written there.
+    pub(super) fn check_name(&self, name: &CStr) -> io::Result<()> {
+        match self.root.as_volume().is_some() && is_temporary(name) {
+            false => Ok(()),
+            true => Err(io::Error::other("files on their way have such names")),
+        }
     }
 }
 
-fn explained(error: Errno) -> io::Error {
-    match error {
-        Errno::LOOP | Errno::NOTDIR => {
+fn open_or_make(
+    above: &Arc<dyn Target>,
+    name: &CStr,
+    permissions: u16,
+) -> io::Result<Arc<dyn Target>> {
+    match above.open_in(name) {
+        Err(error) if errno_of(&error) == Some(Errno::NOENT) => {
+            match above.make_directory(name, permissions) {
+                Err(error) if was_taken(&error) => above.open_in(name),
+                made => made,
+            }
+        }
+        opened => opened,
+    }
+}
+
+fn explained(error: io::Error) -> io::Error {
+    match errno_of(&error) {
+        Some(Errno::LOOP | Errno::NOTDIR) => {
             io::Error::other("it would go through a link, or through what is no directory")
         }
-        other => other.into(),
+        _ => error,
     }
 }

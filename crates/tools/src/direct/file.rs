@@ -12,10 +12,11 @@ use super::{
     job::{Branch, Direct, Item, UNDRESSED},
     links::Spot,
     prune::remove_tree,
-    tree::{Content, Dress, Facts, Source, Target, Written, Xattrs},
-    was_taken,
 };
-use crate::copy::Unchanged;
+use crate::{
+    copy::Unchanged,
+    tree::{Content, Dress, Facts, LOST_LINKS, Source, Target, Written, Xattrs, was_taken},
+};
 
 /// Bytes that are read at once; each thread has as many on their way.
 const PIECE_BYTES: usize = 1 << 20;
@@ -36,7 +37,7 @@ impl Direct<'_> {
         }
         let keeps = branch.data.target.as_ref().map(|target| target.keeps());
         if keeps.is_some_and(|keeps| !keeps.links) {
-            self.lose("hard links: each name became a file of its own");
+            self.lose(LOST_LINKS);
             return self.copy_one(branch, item, &facts);
         }
         let copied = self.links.meet(facts.key(), facts.attributes.links);
@@ -267,7 +268,9 @@ impl Direct<'_> {
                 self.leave_same(&mut dress, existing, || target.source(name)?.xattrs())?;
                 match dress.is_nothing() {
                     true => Ok(()),
-                    false => target.dress_named(name, &dress, &|kind| self.lose(kind)),
+                    false => target.dress_named((name, facts.attributes.kind), &dress, &|kind| {
+                        self.lose(kind)
+                    }),
                 }
             });
         if let Err(error) = done {
@@ -284,8 +287,8 @@ impl Direct<'_> {
         target: &dyn Target,
     ) -> io::Result<Dress> {
         let (keep, wanted) = (self.settings.preserve, &facts.attributes);
-        if !target.keeps().metadata && (keep.mode || keep.owner || keep.times) {
-            self.lose("owners, modes and times: posix-metadata is off");
+        if keep.mode || keep.owner || keep.times {
+            self.losses.check_metadata(target);
         }
         let replaced = existing.map(|existing| &existing.attributes);
         let replaced = replaced.filter(|replaced| replaced.kind == wanted.kind);
@@ -301,6 +304,7 @@ impl Direct<'_> {
             }),
             times: keep.times.then_some((wanted.accessed, wanted.modified)),
             xattrs: keep.attributes.then(|| source.xattrs()).transpose()?,
+            adds_xattrs: false,
         })
     }
 

@@ -1,7 +1,6 @@
 //! The tasks of a copy from or to a volume.
 
 use std::{
-    collections::HashSet,
     ffi::{CStr, CString},
     io,
     sync::Arc,
@@ -10,21 +9,20 @@ use std::{
 use penstock_base::Mutex;
 use penstock_vfs::FileKind;
 
-use super::{
-    links::Links,
-    prune,
-    tree::{Dress, Facts, FileKey, Found, Listing, Source, Target},
-    was_taken,
-};
+use super::{links::Links, prune};
 use crate::{
     Report, Stop,
     copy::Settings,
     local::{is_root, is_temporary},
+    tree::{Dress, Facts, FileKey, Found, Listing, Losses, Source, Target, was_taken},
     work::{Crew, Job, Node},
 };
 
 /// Files that one task copies at most.
 const BATCH_MAX: usize = 32;
+
+/// Rights of a directory while it is filled.
+const CLOSED: u16 = 0o700;
 
 /// What is said of a copy that is whole and lacks something else.
 pub(super) const UNDRESSED: &str = "cannot set attributes of the copy of";
@@ -108,8 +106,7 @@ pub(super) struct Direct<'a> {
     pub(super) report: &'a Report,
     pub(super) stop: &'a Stop,
     pub(super) links: Links,
-    /// What the target does not keep, as it was told.
-    lost: Mutex<HashSet<String>>,
+    pub(super) losses: Losses<'a>,
 }
 
 impl<'a> Direct<'a> {
@@ -119,16 +116,13 @@ impl<'a> Direct<'a> {
             report,
             stop,
             links: Links::default(),
-            lost: Mutex::default(),
+            losses: Losses::new(report),
         }
     }
 
     /// Tells once that the target keeps nothing of a kind.
     pub(super) fn lose(&self, kind: &str) {
-        if self.lost.lock().insert(kind.to_owned()) {
-            self.report
-                .remark(format_args!("the target does not keep {kind}"));
-        }
+        self.losses.tell(kind);
     }
 
     fn enter(&self, branch: &Branch, item: Item, crew: &Crew<Task>) {
@@ -234,7 +228,7 @@ impl<'a> Direct<'a> {
             }
             None => {}
         }
-        Ok((Some(above.make_directory(name)?), true))
+        Ok((Some(above.make_directory(name, CLOSED)?), true))
     }
 
     /// Lets this process write into a directory that an earlier copy closed.

@@ -7,10 +7,8 @@ use std::{collections::HashMap, ffi::CString, io, sync::Arc};
 
 use penstock_base::Mutex;
 
-use super::{
-    job::Branch,
-    tree::{FileKey, Target},
-};
+use super::job::Branch;
+use crate::tree::{FileKey, Target};
 
 /// Files with several names that are being copied.
 #[derive(Debug, Default)]

@@ -1,7 +1,6 @@
 //! `cp` from and to volumes without a mount: into a bucket or a fileset, out of one, or from one to another.
 //!
-//! Two small traits say what a copy asks of its sides ([`tree`]): files of this machine ([`local`]) and a volume
-//! ([`volume`]) are each of them. [`plan`] decides what becomes what, [`job`] walks, [`file`](mod@file) copies one file,
+//! What a copy asks of its sides stands in [`tree`](crate::tree): files of this machine and a volume are each of them. [`plan`] decides what becomes what, [`job`] walks, [`file`](mod@file) copies one file,
 //! [`links`] keeps several names of one file together, [`prune`] removes from a mirror what its source has not. The
 //! settings mean what they mean in [`copy`](mod@crate::copy), which is for copies within this machine.
 //!
@@ -11,20 +10,15 @@
 mod file;
 mod job;
 mod links;
-mod local;
 mod plan;
 mod prune;
-mod tree;
-mod volume;
 
 use std::{ffi::CString, path::PathBuf};
-
-use rustix::io::Errno;
 
 use crate::{
     Report, Stop,
     copy::Settings,
-    volume::{VolumeTree, errno_of},
+    volume::VolumeTree,
     work::{Crew, Order},
 };
 
@@ -68,11 +62,6 @@ pub fn copy(sources: &[Place], target: &Place, settings: &Settings, report: &Rep
             crew.submit(task);
         }
     });
-}
-
-/// Whether a name was to be free and was not.
-fn was_taken(error: &std::io::Error) -> bool {
-    errno_of(error) == Some(Errno::EXIST)
 }
 
 #[cfg(test)]

@@ -10,13 +10,15 @@ use rustix::io::Errno;
 use super::{
     Place, VolumePlace,
     job::{Branch, Direct, Item, OpenedSource, Pair, Task},
-    local::{LocalSource, LocalTarget, facts},
-    tree::{Facts, Found, Source, Target},
-    volume::{DirectorySource, VolumeSource, VolumeTarget},
 };
 use crate::{
     local::{self, Directory, c_string},
     report::reason,
+    tree::{
+        Facts, Found, Source, Target,
+        local::{LocalSource, LocalTarget, facts},
+        volume::{DirectorySource, VolumeSource, VolumeTarget},
+    },
     volume::VolumeDirectory,
     work::Node,
 };
@@ -112,12 +114,7 @@ fn local_destination(path: &Path, is_exact: bool) -> io::Result<To> {
 }
 
 fn volume_destination(sources: &[Place], place: &VolumePlace, is_exact: bool) -> io::Result<To> {
-    let target = |directory| -> Arc<dyn Target> {
-        Arc::new(VolumeTarget {
-            directory,
-            keeps_metadata: place.keeps_metadata,
-        })
-    };
+    let target = |directory| place.target(directory);
     let Some((name, above)) = place.path.split_last() else {
         let root = target(place.tree.root()?);
         // A file never becomes a root.
@@ -126,7 +123,7 @@ fn volume_destination(sources: &[Place], place: &VolumePlace, is_exact: bool) ->
             false => To::Into(root),
         });
     };
-    let above = walk(place, above)?;
+    let above = place.walk(above)?;
     if !is_exact
         && let Some(found) = above.find_if_any(name)?
         && found.attributes().kind == FileKind::Directory
@@ -136,13 +133,23 @@ fn volume_destination(sources: &[Place], place: &VolumePlace, is_exact: bool) ->
     Ok(To::Becomes(target(above), name.clone()))
 }
 
-/// The directory to which names lead from the root.
-fn walk(place: &VolumePlace, names: &[CString]) -> io::Result<Arc<VolumeDirectory>> {
-    let mut directory = place.tree.root()?;
-    for name in names {
-        directory = directory.open_in(name)?;
+impl VolumePlace {
+    /// The directory to which names lead from the root.
+    pub(crate) fn walk(&self, names: &[CString]) -> io::Result<Arc<VolumeDirectory>> {
+        let mut directory = self.tree.root()?;
+        for name in names {
+            directory = directory.open_in(name)?;
+        }
+        Ok(directory)
     }
-    Ok(directory)
+
+    /// A directory of its volume.
+    pub(crate) fn target(&self, directory: Arc<VolumeDirectory>) -> Arc<dyn Target> {
+        Arc::new(VolumeTarget {
+            directory,
+            keeps_metadata: self.keeps_metadata,
+        })
+    }
 }
 
 fn plan_one(
@@ -237,7 +244,7 @@ fn find_local(path: &Path, is_recursive: bool) -> io::Result<Start> {
 fn find_in_volume(place: &VolumePlace) -> io::Result<Start> {
     let file: Box<dyn Source> = match place.path.split_last() {
         None => Box::new(DirectorySource(place.tree.root()?)),
-        Some((name, above)) => Box::new(VolumeSource::new(walk(place, above)?.find(name)?)),
+        Some((name, above)) => Box::new(VolumeSource::new(place.walk(above)?.find(name)?)),
     };
     if place.is_directory && file.listing()?.next_page()?.is_empty() {
         return Err(Errno::NOENT.into());

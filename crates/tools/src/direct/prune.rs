@@ -11,10 +11,8 @@ use std::{
 
 use penstock_base::Mutex;
 
-use super::{
-    job::{Branch, Direct},
-    tree::{Found, Listing, Target},
-};
+use super::job::{Branch, Direct};
+use crate::tree::{Found, Listing, Target};
 
 /// Names that are handed on at once.
 const PAGE_NAMES: usize = 1000;

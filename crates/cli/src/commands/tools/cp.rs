@@ -78,7 +78,7 @@ pub(crate) fn command() -> Command {
 
 /// Options of stores and of the keys of filesets. `--checksum` is the one of copies: what an upload says of its bytes is
 /// set in the environment or the configuration file.
-fn store_arguments() -> Vec<Arg> {
+pub(super) fn store_arguments() -> Vec<Arg> {
     let mut arguments = command_line::option_arguments(Scope::Fileset);
     arguments.retain(|argument| argument.get_id() != "checksum");
     arguments

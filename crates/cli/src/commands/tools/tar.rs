@@ -16,17 +16,21 @@ use penstock_tools::{
         self, Compression, CreateSettings, ExtractSettings, FileId, Format, Selection, Sources,
         WholeFile,
     },
+    direct::Place,
     flush,
 };
 
 use super::{
-    Work, check_local, cp::umask, exclude_arguments, json_argument, lettered, patterns, threads,
-    threads_argument,
+    Work, check_local,
+    cp::{store_arguments, umask},
+    direct::{Opened, Opening, is_url},
+    exclude_arguments, json_argument, lettered, patterns, threads, threads_argument,
 };
 use crate::{
-    command_line::flag,
+    command_line::{self, flag},
     environment::Environment,
     failure::{Exit, Failure, Outcome},
+    options::Scope,
 };
 
 use super::console::Ending;
@@ -43,6 +47,7 @@ Examples:
   partar -c -P 16 -f data.tar.zst -a data    # zstd by the name; -z, -J and --zstd say it
   partar -x -f data.tar.zst -C /srv
   partar -tv -f data.tar
+  partar -x -f data.tar.zst s3://bucket/data # into a bucket, without a mount
   partar -c -f - data | ssh host partar -x -C /srv
 
 Exit status: 0 success, 1 files changed while they were read, 2 failures, 130 interrupted.";
@@ -53,14 +58,16 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Makes, extracts and lists tar archives by many threads: files are read ahead of the archive and \
              written behind it. Reads ustar, PAX and GNU with long names and holes, compressed with gzip, zstd or \
-             xz, and writes PAX unless told otherwise. Members whose names or links lead out of the tree are refused.",
+             xz, and writes PAX unless told otherwise. Members whose names or links lead out of the tree are refused. Where members go may be a \
+             place in a bucket or a fileset, which needs no mount: s3://BUCKET[/PATH], oss://BUCKET[/PATH], \
+             file:///DIRECTORY or fileset://NAME[/PATH], after -C or as a PATH of -x.",
         )
         .arg(
             Arg::new("path")
                 .value_name("PATH")
                 .num_args(0..)
                 .value_parser(value_parser!(PathBuf))
-                .help("What goes in; or which members are meant, with what is below them"),
+                .help("What goes in; or which members are meant, with what is below them; with -x a URL is where they go"),
         )
         .args(what_arguments())
         .group(ArgGroup::new("what").args(["create", "extract", "list"]).required(true))
@@ -87,6 +94,7 @@ pub(crate) fn command() -> Command {
         .arg(lettered("verbose", 'v', "Tell of each member"))
         .arg(threads_argument())
         .arg(json_argument())
+        .args(store_arguments())
         .after_help(EXAMPLES)
 }
 
@@ -194,17 +202,42 @@ pub(crate) fn from_old_style(arguments: &[OsString]) -> Vec<OsString> {
     modern
 }
 
-pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
+pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let file = matches
         .get_one::<PathBuf>("file")
         .filter(|path| *path != Path::new("-"));
+    if matches.get_flag("extract")
+        && let Some(url) = target_url(matches)?
+    {
+        return extract_into(&url, file, matches, environment);
+    }
     for name in ["path", "file", "directory"] {
         let mut given = matches.get_many::<PathBuf>(name).unwrap_or_default();
         given.try_for_each(|path| check_local(path))?;
     }
+    let is_list = matches.get_flag("list");
+    let work = work(matches, file);
+    if matches.get_flag("create") {
+        let settings = create_settings(matches, file)?;
+        let sources = sources(matches)?;
+        return work.run(|report, stop| create(file, sources, &settings, report, stop));
+    }
+    let settings = extract_settings(matches)?;
+    work.run(|report, stop| {
+        let input = open(file, report)?;
+        let base = base(matches);
+        match is_list {
+            true => archive::list(input, &settings.selection, report, stop),
+            false => archive::extract(input, &Place::Local(base), &settings, report, stop),
+        }
+        Ok(())
+    })
+}
+
+fn work(matches: &ArgMatches, file: Option<&PathBuf>) -> Work {
     let is_create = matches.get_flag("create");
     let is_list = matches.get_flag("list");
-    let work = Work {
+    Work {
         done: match (is_create, is_list) {
             (true, _) => "archived",
             (_, true) => "listed",
@@ -218,22 +251,56 @@ pub(crate) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
             failed: Exit::Fatal,
             changed: Exit::Failed,
         },
-    };
-    if is_create {
-        let settings = create_settings(matches, file)?;
-        let sources = sources(matches)?;
-        return work.run(|report, stop| create(file, sources, &settings, report, stop));
+    }
+}
+
+/// The one URL that says where members go, after `-C` or among the paths.
+fn target_url(matches: &ArgMatches) -> Outcome<Option<PathBuf>> {
+    let paths = matches.get_many::<PathBuf>("path").unwrap_or_default();
+    let after = matches.get_one::<PathBuf>("directory");
+    let mut urls = paths.chain(after).filter(|path| is_url(path));
+    let url = urls.next().cloned();
+    let is_elsewhere = url.is_some() && after.is_some_and(|after| !is_url(after));
+    match urls.next().is_some() || is_elsewhere {
+        true => Err(Failure::usage(
+            "members go to one place",
+            "name it once, after -C or as a URL",
+        )),
+        false => Ok(url),
+    }
+}
+
+/// Extracts into a bucket or a fileset.
+fn extract_into(
+    url: &Path,
+    file: Option<&PathBuf>,
+    matches: &ArgMatches,
+    environment: &Environment,
+) -> Outcome {
+    if let Some(file) = file {
+        check_local(file)?;
     }
     let settings = extract_settings(matches)?;
-    work.run(|report, stop| {
-        let input = open(file, report)?;
-        let base = base(matches);
-        match is_list {
-            true => archive::list(input, &settings.selection, report, stop),
-            false => archive::extract(input, &base, &settings, report, stop),
-        }
-        Ok(())
+    let opened = open_volume(url, matches, environment)?;
+    work(matches, file).run(|report, stop| {
+        let input = open(file, report);
+        let extracted = input.map(|input| {
+            archive::extract(input, &opened.target, &settings, report, stop);
+        });
+        opened.shut_down(report);
+        extracted
     })
+}
+
+fn open_volume(url: &Path, matches: &ArgMatches, environment: &Environment) -> Outcome<Opened> {
+    let opening = Opening {
+        given: command_line::given_by_name(matches, Scope::Fileset),
+        environment,
+        keeps_metadata: true,
+        is_exact: true,
+        deletes: false,
+    };
+    opening.open(&[], url)
 }
 
 fn base(matches: &ArgMatches) -> PathBuf {
@@ -289,6 +356,7 @@ fn extract_settings(matches: &ArgMatches) -> Outcome<ExtractSettings> {
     Ok(ExtractSettings {
         selection: Selection {
             members: members
+                .filter(|path| !is_url(path))
                 .map(|path| path.as_os_str().as_bytes().to_vec())
                 .collect(),
             exclude: patterns(matches)?,

@@ -3,40 +3,38 @@
 use std::{
     ffi::CString,
     io,
-    os::fd::OwnedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
+    time::{Duration, SystemTime},
 };
 
-use penstock_base::Mutex;
-use rustix::{
-    fs::{self, AtFlags, FileType, Mode, OFlags, Timespec, Timestamps},
-    io::Errno,
-};
+use bytes::Bytes;
+use penstock_vfs::{Device, FileKind, NewKind, SpecialFile};
+use rustix::{fs, io::Errno};
 
 use super::{
     super::{Kind, Member, accounts::Accounts, names},
-    ExtractSettings,
+    ExtractSettings, PIECE_BYTES,
+    growing::Growing,
     started::{Begun, Permit},
 };
 use crate::{
-    Report,
-    local::{self, Attempts, Directory, Handle, Place, flush, kind_of, write_fully},
+    Report, Stop,
     report::reason,
+    tree::{Dress, Facts, LOST_LINKS, Losses, Target, Written, was_taken},
     work::{Crew, Job},
 };
 
-/// The list of who may use a file.
-const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+/// Rights of what is made until it is dressed.
+const CLOSED: u16 = 0o600;
+/// Seconds beyond which no file system has times.
+const SECONDS_MAX: i64 = 1 << 60;
 
 /// Content on its way, with its part of the budget.
-type Piece<'a> = (Vec<u8>, Permit<'a>);
+pub(super) type Piece<'a> = (Bytes, Permit<'a>);
 
 /// Where a member goes.
-pub(super) struct Target<'a> {
-    pub(super) directory: Arc<Directory>,
+pub(super) struct Spot<'a> {
+    pub(super) directory: Arc<dyn Target>,
     pub(super) name: CString,
     /// The path by which others wait for it.
     pub(super) path: Begun<'a>,
@@ -44,316 +42,278 @@ pub(super) struct Target<'a> {
     pub(super) _weight: Permit<'a>,
 }
 
+/// A member before, to which another one links.
+pub(super) struct First {
+    pub(super) directory: Arc<dyn Target>,
+    pub(super) name: CString,
+}
+
 /// A piece of the work.
 pub(super) enum Task<'a> {
     /// A file with all its content.
-    Small(Target<'a>, Box<Member>, Piece<'a>),
-    /// Some content of a large file.
-    Piece(Arc<Growing<'a>>, u64, Piece<'a>),
+    Small(Spot<'a>, Box<Member>, Piece<'a>),
+    /// Some content of a large file, which waits there.
+    Piece(Arc<Growing<'a>>),
     /// There is no more of it.
     Last(Arc<Growing<'a>>),
     /// The second is another name of the first.
-    Link(Place, Target<'a>),
+    Link(First, Spot<'a>),
     /// A symbolic link, a FIFO or a device.
-    Other(Target<'a>, Box<Member>),
+    Other(Spot<'a>, Box<Member>),
     /// What a directory gets at the end.
-    Directory(Arc<Directory>, Box<Member>),
-}
-
-/// A large file that is being written.
-pub(super) struct Growing<'a> {
-    target: Target<'a>,
-    member: Member,
-    /// None before its first piece.
-    file: Mutex<Option<Arc<OwnedFd>>>,
-    failure: Mutex<Option<String>>,
-    pieces: Mutex<Pieces>,
-    is_given_up: AtomicBool,
-}
-
-/// Pieces that are not written.
-#[derive(Default)]
-struct Pieces {
-    written: u64,
-    is_last_known: bool,
-}
-
-impl<'a> Growing<'a> {
-    pub(super) fn new(target: Target<'a>, member: Member) -> Self {
-        Self {
-            target,
-            member,
-            file: Mutex::new(None),
-            failure: Mutex::new(None),
-            pieces: Mutex::new(Pieces::default()),
-            is_given_up: AtomicBool::new(false),
-        }
-    }
-
-    /// Its content ended too early.
-    pub(super) fn give_up(&self) {
-        self.is_given_up.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Growing<'_> {
-    /// What did not become whole goes.
-    fn drop(&mut self) {
-        let is_whole = {
-            let pieces = self.pieces.lock();
-            pieces.is_last_known && pieces.written == self.member.stored()
-        };
-        if !is_whole && self.file.lock().is_some() {
-            let _ = self.target.directory.remove_file(&self.target.name);
-        }
-    }
+    Directory(Arc<dyn Target>, Box<Member>),
 }
 
 /// An archive's threads that write.
 pub(super) struct Writing<'a> {
     settings: &'a ExtractSettings,
     report: &'a Report,
+    stop: &'a Stop,
     accounts: Accounts,
+    losses: Losses<'a>,
 }
 
 impl<'a> Writing<'a> {
     pub(super) fn new(
         settings: &'a ExtractSettings,
         report: &'a Report,
+        stop: &'a Stop,
         accounts: Accounts,
     ) -> Self {
         Self {
             settings,
             report,
+            stop,
             accounts,
+            losses: Losses::new(report),
         }
     }
 
-    fn small(&self, target: &Target<'_>, member: &Member, content: &[u8]) -> io::Result<()> {
-        let file = self.create(target)?;
-        let written = self.fill(&file, member, content);
-        let done = written.and_then(|()| self.dress_file(&file, member));
-        if done.is_err() {
-            let _ = target.directory.remove_file(&target.name);
-        }
+    fn small(&self, spot: &Spot<'_>, member: &Member, mut content: Bytes) -> io::Result<()> {
         self.report.bytes.add(content.len() as u64);
-        done
-    }
-
-    fn fill(&self, file: &OwnedFd, member: &Member, mut content: &[u8]) -> io::Result<()> {
+        let written = self.begin(spot)?;
+        let mut filled = Filled::new(&*spot.directory);
         for (offset, length) in member.ranges() {
-            let (data, rest) = content.split_at(length as usize);
-            write_fully(file, data, offset)?;
-            content = rest;
+            filled.fill_to(&*written, offset, self.stop)?;
+            filled.write(&*written, offset, content.split_to(length as usize))?;
         }
         if member.data.is_some() {
-            fs::ftruncate(file, member.size)?;
+            filled.end(&*written, member.size, self.stop)?;
         }
-        Ok(())
+        self.publish(spot, written, member)
     }
 
     /// A new file in the place of what has its name.
-    fn create(&self, target: &Target<'_>) -> io::Result<OwnedFd> {
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let create = || {
-            fs::openat(
-                &target.directory,
-                &target.name,
-                flags,
-                Mode::RUSR | Mode::WUSR,
-            )
-        };
-        Ok(self.in_place(target, &create)?)
+    fn begin(&self, spot: &Spot<'_>) -> io::Result<Box<dyn Written>> {
+        spot.directory.begin(&spot.name, !self.settings.keep)
+    }
+
+    /// Gives a file what it has besides its content, and its name. Fails if its content is lost.
+    fn publish(
+        &self,
+        spot: &Spot<'_>,
+        mut written: Box<dyn Written>,
+        member: &Member,
+    ) -> io::Result<()> {
+        let dress = self.dress(&*spot.directory, member);
+        if let Err(error) = written.dress(&dress, &|kind| self.losses.tell(kind)) {
+            self.fail_to_dress(&member.name, &error);
+        }
+        written.finish()?;
+        written.publish()
     }
 
     /// Makes something; what has its name is removed first, unless that should stay.
-    fn in_place<T>(
-        &self,
-        target: &Target<'_>,
-        make: &dyn Fn() -> rustix::io::Result<T>,
-    ) -> rustix::io::Result<T> {
+    fn in_place(&self, spot: &Spot<'_>, make: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
         match make() {
-            Err(Errno::EXIST) if !self.settings.keep => {
-                match target.directory.remove_file(&target.name) {
-                    // Only an empty one goes.
-                    Err(Errno::ISDIR) => target.directory.remove_directory(&target.name)?,
-                    other => other?,
-                }
+            Err(error) if was_taken(&error) && !self.settings.keep => {
+                spot.directory.remove_any(&spot.name)?;
                 make()
             }
             other => other,
         }
     }
 
-    fn piece(&self, growing: &Growing<'_>, offset: u64, content: &[u8]) {
-        let written = self.try_piece(growing, offset, content);
-        if let Err(error) = written {
-            growing.failure.lock().get_or_insert(reason(&error));
-        }
-        self.report.bytes.add(content.len() as u64);
-        growing.pieces.lock().written += content.len() as u64;
-        self.end_if_whole(growing);
-    }
-
-    fn try_piece(&self, growing: &Growing<'_>, offset: u64, content: &[u8]) -> io::Result<()> {
-        if growing.failure.lock().is_some() {
-            return Ok(());
-        }
-        let file = {
-            let mut file = growing.file.lock();
-            match &*file {
-                Some(file) => Arc::clone(file),
-                None => Arc::clone(file.insert(Arc::new(self.create(&growing.target)?))),
+    fn pieces(&self, growing: &Growing<'_>) {
+        while let Some((offset, (content, permit))) = growing.take() {
+            let count = content.len() as u64;
+            if growing.failure().is_none()
+                && let Err(error) = self.piece(growing, offset, content)
+            {
+                growing.fail(reason(&error));
             }
-        };
-        write_fully(&*file, content, offset)
+            drop(permit);
+            self.report.bytes.add(count);
+            growing.note_written(count);
+            self.end_if_whole(growing);
+        }
     }
 
-    fn last(&self, growing: &Growing<'_>) {
-        growing.pieces.lock().is_last_known = true;
-        self.end_if_whole(growing);
+    fn piece(&self, growing: &Growing<'_>, offset: u64, content: Bytes) -> io::Result<()> {
+        let file = growing.file(|| self.begin(&growing.spot))?;
+        let file = file.as_ref().ok_or(Errno::BADF)?;
+        let mut filled = growing.filled();
+        filled.fill_to(&**file, offset, self.stop)?;
+        filled.write(&**file, offset, content)?;
+        growing.note_filled(filled);
+        Ok(())
     }
 
     /// Who wrote the last piece, or found that there is no more, ends the file.
     fn end_if_whole(&self, growing: &Growing<'_>) {
-        {
-            let mut pieces = growing.pieces.lock();
-            if !pieces.is_last_known || pieces.written != growing.member.stored() {
-                return;
-            }
-            // Only once.
-            pieces.is_last_known = false;
+        if !growing.is_whole() {
+            return;
         }
-        let done = self.end(growing);
-        match done {
-            Ok(()) => {
-                self.report.files.add(1);
-                growing.pieces.lock().is_last_known = true;
+        match self.end(growing) {
+            Ok(()) => self.report.files.add(1),
+            Err(why) => {
+                let name = String::from_utf8_lossy(&growing.member.name);
+                self.report
+                    .fail(format_args!("cannot extract '{name}': {why}"));
             }
-            Err(why) => self.fail(&growing.member, &why),
         }
     }
 
     fn end(&self, growing: &Growing<'_>) -> Result<(), String> {
-        if let Some(why) = growing.failure.lock().take() {
+        let file = growing.take_file();
+        if let Some(why) = growing.failure() {
             return Err(why);
         }
-        let Some(file) = growing.file.lock().clone() else {
-            return Err("it has no content".to_owned());
-        };
-        let sized = fs::ftruncate(&*file, growing.member.size).map_err(io::Error::from);
-        let dressed = sized.and_then(|()| self.dress_file(&file, &growing.member));
-        dressed.map_err(|error| reason(&error))
+        let file = file.ok_or("it has no content")?;
+        let sized = growing.filled().end(&*file, growing.member.size, self.stop);
+        let ended = sized.and_then(|()| self.publish(&growing.spot, file, &growing.member));
+        ended.map_err(|error| reason(&error))
     }
 
-    fn link(&self, from: &Place, target: &Target<'_>) -> io::Result<()> {
-        let first = from.directory.stat(&from.name)?;
-        if kind_of(&first) == FileType::Symlink && !self.settings.links_out {
+    fn link(&self, from: &First, spot: &Spot<'_>) -> io::Result<()> {
+        let first = from.directory.find(&from.name)?.ok_or(Errno::NOENT)?;
+        let is_link = first.attributes.kind == FileKind::Symlink;
+        if is_link && !self.settings.links_out {
             // From another place the same link leads elsewhere.
-            let leads_to = fs::readlinkat(&from.directory, &from.name, Vec::new())?;
-            let parts: Vec<&[u8]> = target.path.path().split(|byte| *byte == b'/').collect();
-            if names::leads_out(&parts, leads_to.as_bytes()) {
+            let leads_to = from.directory.source(&from.name)?.read_link()?;
+            let parts: Vec<&[u8]> = spot.path.path().split(|byte| *byte == b'/').collect();
+            if names::leads_out(&parts, &leads_to) {
                 return Err(io::Error::other("there it is a link out of the tree"));
             }
         }
-        if let Some(existing) = target.directory.stat_if_any(&target.name)?
-            && local::is_same_file(&existing, &first)
-        {
+        let existing = spot.directory.find(&spot.name)?;
+        if existing.is_some_and(|existing| existing.key() == first.key()) {
             return Ok(());
         }
-        let flags = AtFlags::empty();
-        let link = || {
-            fs::linkat(
-                &from.directory,
-                &from.name,
-                &target.directory,
-                &target.name,
-                flags,
-            )
-        };
-        Ok(self.in_place(target, &link)?)
+        if !spot.directory.keeps().links {
+            self.losses.tell(LOST_LINKS);
+            return self.copy(from, &first, spot);
+        }
+        let (directory, name) = (&spot.directory, &spot.name);
+        self.in_place(spot, &|| {
+            directory.link(&*from.directory, &from.name, name, false)
+        })
     }
 
-    fn other(&self, target: &Target<'_>, member: &Member) -> io::Result<()> {
-        let link = CString::new(member.link.clone())?;
-        let kind = match member.kind {
-            Kind::Fifo => FileType::Fifo,
-            Kind::Character => FileType::CharacterDevice,
-            Kind::Block => FileType::BlockDevice,
-            _ => FileType::Symlink,
+    /// Makes a file of its own that is as the first.
+    fn copy(&self, from: &First, first: &Facts, spot: &Spot<'_>) -> io::Result<()> {
+        let source = from.directory.source(&from.name)?;
+        let attributes = &first.attributes;
+        let dress = Dress {
+            owner: Some((attributes.uid, attributes.gid)),
+            permissions: Some(attributes.permissions),
+            times: Some((attributes.accessed, attributes.modified)),
+            xattrs: Some(source.xattrs()?),
+            adds_xattrs: true,
         };
-        let device = fs::makedev(member.device.0, member.device.1);
-        let (directory, name) = (&target.directory, &target.name);
-        self.in_place(target, &|| match kind {
-            FileType::Symlink => fs::symlinkat(&link, directory, name),
-            _ => fs::mknodat(directory, name, kind, Mode::RUSR | Mode::WUSR, device),
-        })?;
-        if let Err(error) = self.dress_other(target, member, kind) {
-            self.fail_to_dress(member, error);
+        let lost = |kind: &str| self.losses.tell(kind);
+        let new = match attributes.kind {
+            FileKind::Regular => {
+                let mut written = self.begin(spot)?;
+                self.copy_content(&*source.open()?, &*written)?;
+                written.dress(&dress, &lost)?;
+                written.finish()?;
+                return written.publish();
+            }
+            FileKind::Special(special) => Some(NewKind::Special(special)),
+            FileKind::Symlink | FileKind::Directory => None,
+        };
+        let leads_to = match new {
+            None => source.read_link()?,
+            Some(_) => Vec::new(),
+        };
+        let new = new.unwrap_or(NewKind::Symlink(&leads_to));
+        let (directory, name) = (&spot.directory, &spot.name);
+        self.in_place(spot, &|| directory.make_other(name, new, CLOSED, false))?;
+        directory.dress_named((name, attributes.kind), &dress, &lost)
+    }
+
+    fn copy_content(
+        &self,
+        content: &dyn crate::tree::Content,
+        written: &dyn Written,
+    ) -> io::Result<()> {
+        let mut at = 0;
+        loop {
+            check(self.stop)?;
+            let piece = content.read_at(at, PIECE_BYTES)?;
+            let count = piece.len();
+            if count > 0 {
+                written.write_at(at, piece)?;
+            }
+            if count < PIECE_BYTES {
+                return Ok(());
+            }
+            at += count as u64;
+        }
+    }
+
+    fn other(&self, spot: &Spot<'_>, member: &Member) -> io::Result<()> {
+        let device = || {
+            let number = fs::makedev(member.device.0, member.device.1);
+            u32::try_from(number).map(Device).map_err(|_| Errno::INVAL)
+        };
+        let kind = match member.kind {
+            Kind::Fifo => NewKind::Special(SpecialFile::Pipe),
+            Kind::Character => NewKind::Special(SpecialFile::CharacterDevice(device()?)),
+            Kind::Block => NewKind::Special(SpecialFile::BlockDevice(device()?)),
+            _ => NewKind::Symlink(&member.link),
+        };
+        let (directory, name) = (&spot.directory, &spot.name);
+        self.in_place(spot, &|| directory.make_other(name, kind, CLOSED, false))?;
+        let dress = self.dress(&**directory, member);
+        let made = match kind {
+            NewKind::Special(special) => FileKind::Special(special),
+            _ => FileKind::Symlink,
+        };
+        let lost = |kind: &str| self.losses.tell(kind);
+        let dressed = directory.dress_named((name, made), &dress, &lost);
+        if let Err(error) = dressed {
+            self.fail_to_dress(&member.name, &error);
         }
         Ok(())
     }
 
-    fn dress_other(
-        &self,
-        target: &Target<'_>,
-        member: &Member,
-        kind: FileType,
-    ) -> rustix::io::Result<()> {
-        let (directory, name) = (&target.directory, &target.name);
-        let mut attempts = Attempts::default();
-        let handle = Handle::of_kind(directory, name, kind)?;
-        if self.settings.same_owner {
-            attempts.note(handle.give(self.owner(member)));
-        }
-        if kind != FileType::Symlink {
-            let lists = member.attributes.iter();
-            let mut lists = lists.filter(|(name, _)| name == ACCESS_LIST);
-            let list = lists.next().map(|(_, value)| value.as_slice());
-            attempts.note(handle.set_access_list(list));
-            attempts.note(handle.set_mode(self.mode(member)));
-        }
-        attempts.note(local::date_in(directory, name, &times(member)));
-        attempts.end()
-    }
-
-    /// The same for a new file, to which its directory may have handed down a list, and its end. Fails if its content is
-    /// lost.
-    fn dress_file(&self, file: &OwnedFd, member: &Member) -> io::Result<()> {
-        let mut lists = member.attributes.iter();
-        if lists.all(|(name, _)| name != ACCESS_LIST)
-            && let Err(error) = local::remove_access_list(file)
-        {
-            self.fail_to_dress(member, error);
-        }
-        self.dress(file, member);
-        flush(file)
-    }
-
-    /// Owner, attributes, mode and times, in the order in which none undoes another. What is not possible is told.
-    fn dress(&self, file: impl std::os::fd::AsFd, member: &Member) {
-        let mut attempts = Attempts::default();
-        let mut withheld = Mode::empty();
-        if self.settings.same_owner {
-            withheld = attempts.give(&file, self.owner(member));
-        }
-        let wanted = attributes(member);
-        if !wanted.is_empty() {
-            attempts.note(local::set_attributes(&file, &wanted, &Vec::new()));
-        }
-        attempts.note(fs::fchmod(&file, self.mode(member).difference(withheld)));
-        attempts.note(fs::futimens(&file, &times(member)));
-        if let Err(error) = attempts.end() {
-            self.fail_to_dress(member, error);
+    fn directory(&self, directory: &dyn Target, member: &Member) {
+        let dress = self.dress(directory, member);
+        if let Err(error) = directory.dress(&dress, &|kind| self.losses.tell(kind)) {
+            self.fail_to_dress(&member.name, &error);
         }
     }
 
-    fn fail_to_dress(&self, member: &Member, error: Errno) {
-        let name = String::from_utf8_lossy(&member.name);
+    /// What a member has besides its content.
+    fn dress(&self, target: &dyn Target, member: &Member) -> Dress {
+        self.losses.check_metadata(target);
+        let time = time(member.modified);
+        Dress {
+            owner: self.settings.same_owner.then(|| self.owner(member)),
+            permissions: Some(self.permissions(member)),
+            times: Some((time, time)),
+            xattrs: (!member.attributes.is_empty()).then(|| member.attributes.clone()),
+            adds_xattrs: true,
+        }
+    }
+
+    fn fail_to_dress(&self, name: &[u8], error: &io::Error) {
+        let name = String::from_utf8_lossy(name);
         self.report.fail(format_args!(
             "cannot set attributes of '{name}': {}",
-            reason(&error.into())
+            reason(error)
         ));
     }
 
@@ -364,25 +324,22 @@ impl<'a> Writing<'a> {
         (number(numbers.0), number(numbers.1))
     }
 
-    fn mode(&self, member: &Member) -> Mode {
-        match self.settings.same_mode {
-            true => Mode::from_raw_mode(member.mode),
+    fn permissions(&self, member: &Member) -> u16 {
+        let permissions = match self.settings.same_mode {
+            true => member.mode & 0o7777,
             // Rights of whom the file does not belong to are not lent.
-            false => Mode::from_raw_mode(member.mode & 0o777 & !self.settings.umask),
-        }
+            false => member.mode & 0o777 & !self.settings.umask,
+        };
+        permissions as u16
     }
 
-    fn fail(&self, member: &Member, why: &str) {
-        let name = String::from_utf8_lossy(&member.name);
-        self.report
-            .fail(format_args!("cannot extract '{name}': {why}"));
-    }
-
-    fn done(&self, target: &Target<'_>, what: &str, done: io::Result<()>) {
+    fn done(&self, spot: &Spot<'_>, what: &str, done: io::Result<()>) {
         match done {
             Ok(()) => self.report.files.add(1),
+            // An end on request is no failure.
+            Err(_) if self.stop.is_set() => {}
             Err(error) => {
-                let path = String::from_utf8_lossy(target.path.path());
+                let path = String::from_utf8_lossy(spot.path.path());
                 let reason = reason(&error);
                 self.report
                     .fail(format_args!("cannot extract {what}'{path}': {reason}"));
@@ -396,16 +353,17 @@ impl<'a> Job for Writing<'a> {
 
     fn run(&self, task: Task<'a>, _: &Crew<Task<'a>>) {
         match task {
-            Task::Small(target, member, (content, _permit)) => {
-                self.done(&target, "", self.small(&target, &member, &content));
+            Task::Small(spot, member, (content, _permit)) => {
+                self.done(&spot, "", self.small(&spot, &member, content));
             }
-            Task::Piece(growing, offset, (content, _permit)) => {
-                self.piece(&growing, offset, &content);
+            Task::Piece(growing) => self.pieces(&growing),
+            Task::Last(growing) => {
+                growing.close();
+                self.end_if_whole(&growing);
             }
-            Task::Last(growing) => self.last(&growing),
-            Task::Link(from, target) => self.done(&target, "the link ", self.link(&from, &target)),
-            Task::Other(target, member) => self.done(&target, "", self.other(&target, &member)),
-            Task::Directory(directory, member) => self.dress(&directory, &member),
+            Task::Link(from, spot) => self.done(&spot, "the link ", self.link(&from, &spot)),
+            Task::Other(spot, member) => self.done(&spot, "", self.other(&spot, &member)),
+            Task::Directory(directory, member) => self.directory(&*directory, &member),
         }
     }
 
@@ -414,20 +372,59 @@ impl<'a> Job for Writing<'a> {
     }
 }
 
-fn attributes(member: &Member) -> Vec<(CString, Vec<u8>)> {
-    let named = member.attributes.iter();
-    named
-        .filter_map(|(name, value)| Some((CString::new(name.clone()).ok()?, value.clone())))
-        .collect()
+/// How far a file is filled, where it takes bytes in their order only: holes are zeros there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Filled {
+    end: u64,
+    keeps_holes: bool,
 }
 
-fn times(member: &Member) -> Timestamps {
-    let time = Timespec {
-        tv_sec: member.modified.0,
-        tv_nsec: i64::from(member.modified.1),
-    };
-    Timestamps {
-        last_access: time,
-        last_modification: time,
+impl Filled {
+    pub(super) fn new(target: &dyn Target) -> Self {
+        Self {
+            end: 0,
+            keeps_holes: target.keeps().holes,
+        }
     }
+
+    /// Makes the file go to `offset`.
+    fn fill_to(&mut self, file: &dyn Written, offset: u64, stop: &Stop) -> io::Result<()> {
+        while !self.keeps_holes && self.end < offset {
+            check(stop)?;
+            let count = (offset - self.end).min(PIECE_BYTES as u64);
+            file.write_at(self.end, vec![0; count as usize].into())?;
+            self.end += count;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, file: &dyn Written, offset: u64, content: Bytes) -> io::Result<()> {
+        self.end = offset + content.len() as u64;
+        file.write_at(offset, content)
+    }
+
+    /// Makes the file so long.
+    fn end(mut self, file: &dyn Written, size: u64, stop: &Stop) -> io::Result<()> {
+        match self.keeps_holes {
+            true => file.set_size(size),
+            false => self.fill_to(file, size, stop),
+        }
+    }
+}
+
+fn check(stop: &Stop) -> io::Result<()> {
+    match stop.is_set() {
+        true => Err(io::ErrorKind::Interrupted.into()),
+        false => Ok(()),
+    }
+}
+
+fn time((seconds, nanoseconds): (i64, u32)) -> SystemTime {
+    let seconds = seconds.clamp(-SECONDS_MAX, SECONDS_MAX);
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let whole = match seconds < 0 {
+        true => SystemTime::UNIX_EPOCH - whole,
+        false => SystemTime::UNIX_EPOCH + whole,
+    };
+    whole + Duration::from_nanos(nanoseconds.into())
 }

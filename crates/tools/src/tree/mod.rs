@@ -1,6 +1,14 @@
-//! What a copy asks of the tree that it reads and of the one that it writes, wherever they are.
+//! What copies and archives ask of the tree that they read and of the one that they write, wherever they are: files of
+//! this machine ([`local`]) or of a volume ([`volume`]).
+//!
+//! A file on its way ([`Written`]) is published or gone. Bytes may come from several threads at any place where the tree
+//! keeps holes ([`Keeps::holes`]), and else in their order.
+
+pub(crate) mod local;
+pub(crate) mod volume;
 
 use std::{
+    collections::HashSet,
     ffi::{CStr, CString},
     fmt, io,
     sync::Arc,
@@ -8,28 +16,35 @@ use std::{
 };
 
 use bytes::Bytes;
-use penstock_vfs::{Attributes, NewKind};
+use penstock_base::Mutex;
+use penstock_vfs::{Attributes, FileKind, NewKind};
+use rustix::io::Errno;
+
+use crate::{Report, volume::errno_of};
+
+/// What is said where names of one file become files.
+pub(crate) const LOST_LINKS: &str = "hard links: each name became a file of its own";
 
 /// Extended attributes by name.
-pub(super) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+pub(crate) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Which file something is, among all trees of one copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct FileKey {
-    pub(super) device: u64,
-    pub(super) number: u64,
+pub(crate) struct FileKey {
+    pub(crate) device: u64,
+    pub(crate) number: u64,
 }
 
 /// What is known of a file.
 #[derive(Debug, Clone)]
-pub(super) struct Facts {
-    pub(super) attributes: Attributes,
+pub(crate) struct Facts {
+    pub(crate) attributes: Attributes,
     /// The file system or volume that it is in.
-    pub(super) device: u64,
+    pub(crate) device: u64,
 }
 
 impl Facts {
-    pub(super) fn key(&self) -> FileKey {
+    pub(crate) fn key(&self) -> FileKey {
         FileKey {
             device: self.device,
             number: self.attributes.inode.0,
@@ -38,7 +53,7 @@ impl Facts {
 }
 
 /// A file of any kind that is copied.
-pub(super) trait Source: Send + Sync + fmt::Debug {
+pub(crate) trait Source: Send + Sync + fmt::Debug {
     /// What it is; of a link, not of what it leads to.
     fn facts(&self) -> io::Result<Facts>;
 
@@ -57,20 +72,20 @@ pub(super) trait Source: Send + Sync + fmt::Debug {
 
 /// A name in a directory that is copied.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) name: CString,
-    pub(super) is_directory: bool,
-    pub(super) file: Box<dyn Source>,
+pub(crate) struct Found {
+    pub(crate) name: CString,
+    pub(crate) is_directory: bool,
+    pub(crate) file: Box<dyn Source>,
 }
 
 /// A directory that is being listed.
-pub(super) trait Listing: Send + Sync {
+pub(crate) trait Listing: Send + Sync {
     /// The next names; none at the end.
     fn next_page(&self) -> io::Result<Vec<Found>>;
 }
 
 /// An open file.
-pub(super) trait Content: Send + Sync {
+pub(crate) trait Content: Send + Sync {
     /// Up to `length` bytes; fewer only at the end.
     fn read_at(&self, offset: u64, length: usize) -> io::Result<Bytes>;
 
@@ -80,42 +95,80 @@ pub(super) trait Content: Send + Sync {
 
 /// What a copy is to have besides its content; what is none is left as it is.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Dress {
-    pub(super) owner: Option<(u32, u32)>,
-    pub(super) permissions: Option<u16>,
+pub(crate) struct Dress {
+    pub(crate) owner: Option<(u32, u32)>,
+    pub(crate) permissions: Option<u16>,
     /// When it was read and written last.
-    pub(super) times: Option<(SystemTime, SystemTime)>,
-    pub(super) xattrs: Option<Xattrs>,
+    pub(crate) times: Option<(SystemTime, SystemTime)>,
+    pub(crate) xattrs: Option<Xattrs>,
+    /// Other attributes than these stay.
+    pub(crate) adds_xattrs: bool,
 }
 
 impl Dress {
-    pub(super) fn is_nothing(&self) -> bool {
+    pub(crate) fn is_nothing(&self) -> bool {
         let Self {
             owner,
             permissions,
             times,
             xattrs,
+            adds_xattrs: _,
         } = self;
         owner.is_none() && permissions.is_none() && times.is_none() && xattrs.is_none()
     }
 }
 
 /// Who is told what the target does not keep.
-pub(super) type Lost<'a> = &'a (dyn Fn(&str) + Sync);
+pub(crate) type Lost<'a> = &'a (dyn Fn(&str) + Sync);
+
+/// What was told that a target does not keep: each kind once.
+pub(crate) struct Losses<'a> {
+    report: &'a Report,
+    told: Mutex<HashSet<String>>,
+}
+
+impl<'a> Losses<'a> {
+    pub(crate) fn new(report: &'a Report) -> Self {
+        Self {
+            report,
+            told: Mutex::default(),
+        }
+    }
+
+    /// Tells that the target keeps nothing of a kind.
+    pub(crate) fn tell(&self, kind: &str) {
+        if self.told.lock().insert(kind.to_owned()) {
+            self.report
+                .remark(format_args!("the target does not keep {kind}"));
+        }
+    }
+
+    /// Tells if the target keeps no owners, modes and times.
+    pub(crate) fn check_metadata(&self, target: &dyn Target) {
+        if !target.keeps().metadata {
+            self.tell("owners, modes and times: posix-metadata is off");
+        }
+    }
+}
+
+/// Whether a name was to be free and was not.
+pub(crate) fn was_taken(error: &io::Error) -> bool {
+    errno_of(error) == Some(Errno::EXIST)
+}
 
 /// What a target can keep.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Keeps {
+pub(crate) struct Keeps {
     /// Owners, modes and times.
-    pub(super) metadata: bool,
+    pub(crate) metadata: bool,
     /// Several names of one file.
-    pub(super) links: bool,
-    /// Nothing where nothing was written.
-    pub(super) holes: bool,
+    pub(crate) links: bool,
+    /// Nothing where nothing was written: bytes are taken at any place, in any order.
+    pub(crate) holes: bool,
 }
 
 /// A directory that is copied into.
-pub(super) trait Target: Send + Sync + fmt::Debug {
+pub(crate) trait Target: Send + Sync + fmt::Debug {
     fn keeps(&self) -> Keeps;
 
     /// Asks for everything in it at once, where that spares a question for each name.
@@ -135,11 +188,20 @@ pub(super) trait Target: Send + Sync + fmt::Debug {
 
     fn open_in(&self, name: &CStr) -> io::Result<Arc<dyn Target>>;
 
-    /// Makes a directory in it into which only its owner looks.
-    fn make_directory(&self, name: &CStr) -> io::Result<Arc<dyn Target>>;
+    /// Makes a directory in it, with these rights until it is dressed.
+    fn make_directory(&self, name: &CStr, permissions: u16) -> io::Result<Arc<dyn Target>>;
 
     /// Begins a file that takes the place of what is there when it is published.
     fn create(&self, name: &CStr, existing: Option<&Facts>) -> io::Result<Box<dyn Written>>;
+
+    /// Begins a file that has no attributes yet, in the place of what is there if that may go, of a directory if it is
+    /// empty. On this machine it has its name at once, until it is dropped.
+    fn begin(&self, name: &CStr, may_replace: bool) -> io::Result<Box<dyn Written>>;
+
+    /// Bytes for which there is room, where that is known.
+    fn room(&self) -> Option<u64> {
+        None
+    }
 
     /// Makes what has no content, in the place of what is there.
     fn make_other(
@@ -156,8 +218,21 @@ pub(super) trait Target: Send + Sync + fmt::Debug {
     /// Gives the directory itself what it is to have.
     fn dress(&self, dress: &Dress, lost: Lost<'_>) -> io::Result<()>;
 
-    /// The same of a name in it, which stands for no directory.
-    fn dress_named(&self, name: &CStr, dress: &Dress, lost: Lost<'_>) -> io::Result<()>;
+    /// The same of a name in it, which stands for no directory. Fails if what has the name by now is of another kind.
+    fn dress_named(
+        &self,
+        named: (&CStr, FileKind),
+        dress: &Dress,
+        lost: Lost<'_>,
+    ) -> io::Result<()>;
+
+    /// Removes a name, which is no directory or an empty one.
+    fn remove_any(&self, name: &CStr) -> io::Result<()> {
+        match self.remove_file(name) {
+            Err(error) if errno_of(&error) == Some(Errno::ISDIR) => self.remove_directory(name),
+            other => other,
+        }
+    }
 
     /// Whether another file system is mounted on a name in it.
     fn is_mount_point(&self, _name: &CStr) -> io::Result<bool> {
@@ -169,22 +244,22 @@ pub(super) trait Target: Send + Sync + fmt::Debug {
     fn remove_directory(&self, name: &CStr) -> io::Result<()>;
 
     /// This directory as one of files of this machine.
-    fn as_local(&self) -> Option<&super::local::LocalTarget> {
+    fn as_local(&self) -> Option<&local::LocalTarget> {
         None
     }
 
     /// This directory as one of a volume.
-    fn as_volume(&self) -> Option<&super::volume::VolumeTarget> {
+    fn as_volume(&self) -> Option<&volume::VolumeTarget> {
         None
     }
 }
 
 /// A file on its way. Dropped before it is published, nothing of it is there.
-pub(super) trait Written: Send {
-    fn write_at(&mut self, offset: u64, data: Bytes) -> io::Result<()>;
+pub(crate) trait Written: Send + Sync {
+    fn write_at(&self, offset: u64, data: Bytes) -> io::Result<()>;
 
     /// Makes it so long; what was not written is zeros.
-    fn set_size(&mut self, size: u64) -> io::Result<()>;
+    fn set_size(&self, size: u64) -> io::Result<()>;
 
     fn dress(&mut self, dress: &Dress, lost: Lost<'_>) -> io::Result<()>;
 

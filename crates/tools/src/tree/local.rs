@@ -15,21 +15,21 @@ use rustix::{
     io::Errno,
 };
 
-use super::tree::{
-    Content, Dress, Facts, Found, Keeps, Listing, Lost, Source, Target, Written, Xattrs,
-};
+use super::{Content, Dress, Facts, Found, Keeps, Listing, Lost, Source, Target, Written, Xattrs};
 use crate::local::{
     self, Attempts, Directory, Handle, Temporary, c_string, kind_of, read_fully, stat_of_same,
     temporary_name, write_fully,
 };
 
+/// The list of who may use a file.
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 const NANOSECONDS: u64 = 1_000_000_000;
 
 /// A name in an open directory.
 #[derive(Debug)]
-pub(super) struct LocalSource {
-    pub(super) directory: Arc<Directory>,
-    pub(super) name: CString,
+pub(crate) struct LocalSource {
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) name: CString,
 }
 
 impl LocalSource {
@@ -116,7 +116,7 @@ impl Content for LocalContent {
 
 /// An open directory that is copied into.
 #[derive(Debug)]
-pub(super) struct LocalTarget(pub(super) Arc<Directory>);
+pub(crate) struct LocalTarget(pub(crate) Arc<Directory>);
 
 impl LocalTarget {
     fn named(&self, name: &CStr) -> LocalSource {
@@ -185,8 +185,8 @@ impl Target for LocalTarget {
         Ok(Arc::new(Self(self.0.open_in(name)?)))
     }
 
-    fn make_directory(&self, name: &CStr) -> io::Result<Arc<dyn Target>> {
-        fs::mkdirat(&self.0, name, Mode::RWXU)?;
+    fn make_directory(&self, name: &CStr, permissions: u16) -> io::Result<Arc<dyn Target>> {
+        fs::mkdirat(&self.0, name, Mode::from_raw_mode(permissions.into()))?;
         self.open_in(name)
     }
 
@@ -195,6 +195,33 @@ impl Target for LocalTarget {
             file: Temporary::create(&self.0, name)?,
             name: name.to_owned(),
         }))
+    }
+
+    fn begin(&self, name: &CStr, may_replace: bool) -> io::Result<Box<dyn Written>> {
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let create = || fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR);
+        let file = match create() {
+            Err(Errno::EXIST) if may_replace => {
+                self.remove_any(name)?;
+                create()?
+            }
+            other => other?,
+        };
+        // What its directory handed down.
+        local::remove_access_list(&file)?;
+        Ok(Box::new(LocalNew {
+            directory: Arc::clone(&self.0),
+            name: name.to_owned(),
+            file,
+            is_published: false,
+        }))
+    }
+
+    fn room(&self) -> Option<u64> {
+        let room = fs::fstatvfs(&self.0).ok()?;
+        // A file system that does not tell its size has room.
+        (room.f_blocks > 0).then(|| room.f_bavail.saturating_mul(room.f_frsize))
     }
 
     fn make_other(
@@ -236,8 +263,18 @@ impl Target for LocalTarget {
         dress_open(&self.0, dress)
     }
 
-    fn dress_named(&self, name: &CStr, dress: &Dress, _lost: Lost<'_>) -> io::Result<()> {
-        let kind = kind_of(&self.0.stat(name)?);
+    fn dress_named(
+        &self,
+        (name, kind): (&CStr, FileKind),
+        dress: &Dress,
+        _lost: Lost<'_>,
+    ) -> io::Result<()> {
+        let stat = self.0.stat(name)?;
+        // What took the place of what was made is another's.
+        if facts(&stat).attributes.kind != kind {
+            return Err(Errno::STALE.into());
+        }
+        let kind = kind_of(&stat);
         if kind == FileType::RegularFile {
             return dress_open(self.named(name).open_as(OFlags::empty())?, dress);
         }
@@ -245,6 +282,11 @@ impl Target for LocalTarget {
         let handle = Handle::of_kind(&self.0, name, kind)?;
         if let Some(owner) = dress.owner {
             attempts.note(handle.give(owner));
+        }
+        if dress.adds_xattrs && kind != FileType::Symlink {
+            let mut lists = dress.xattrs.iter().flatten();
+            let list = lists.find(|(name, _)| name == ACCESS_LIST);
+            attempts.note(handle.set_access_list(list.map(|(_, value)| value.as_slice())));
         }
         if let Some(permissions) = dress.permissions.filter(|_| kind != FileType::Symlink) {
             attempts.note(handle.set_mode(Mode::from_raw_mode(permissions.into())));
@@ -278,11 +320,11 @@ struct LocalWritten {
 }
 
 impl Written for LocalWritten {
-    fn write_at(&mut self, offset: u64, data: Bytes) -> io::Result<()> {
+    fn write_at(&self, offset: u64, data: Bytes) -> io::Result<()> {
         write_fully(&self.file, &data, offset)
     }
 
-    fn set_size(&mut self, size: u64) -> io::Result<()> {
+    fn set_size(&self, size: u64) -> io::Result<()> {
         Ok(fs::ftruncate(&self.file, size)?)
     }
 
@@ -307,6 +349,49 @@ impl Written for LocalWritten {
     }
 }
 
+/// A file that has its name while it is written.
+struct LocalNew {
+    directory: Arc<Directory>,
+    name: CString,
+    file: OwnedFd,
+    is_published: bool,
+}
+
+impl Written for LocalNew {
+    fn write_at(&self, offset: u64, data: Bytes) -> io::Result<()> {
+        write_fully(&self.file, &data, offset)
+    }
+
+    fn set_size(&self, size: u64) -> io::Result<()> {
+        Ok(fs::ftruncate(&self.file, size)?)
+    }
+
+    fn dress(&mut self, dress: &Dress, _lost: Lost<'_>) -> io::Result<()> {
+        dress_open(&self.file, dress)
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        local::flush(&self.file)
+    }
+
+    fn content(&self) -> io::Result<Box<dyn Content>> {
+        Ok(Box::new(LocalContent(self.file.try_clone()?)))
+    }
+
+    fn publish(mut self: Box<Self>) -> io::Result<()> {
+        self.is_published = true;
+        Ok(())
+    }
+}
+
+impl Drop for LocalNew {
+    fn drop(&mut self) {
+        if !self.is_published {
+            let _ = self.directory.remove_file(&self.name);
+        }
+    }
+}
+
 fn dress_open(file: impl AsFd, dress: &Dress) -> io::Result<()> {
     let mut attempts = Attempts::default();
     let withheld = dress
@@ -317,8 +402,12 @@ fn dress_open(file: impl AsFd, dress: &Dress) -> io::Result<()> {
             .iter()
             .filter_map(|(name, value)| Some((c_string(name).ok()?, value.clone())))
             .collect();
+        let existing = match dress.adds_xattrs {
+            true => Ok(Vec::new()),
+            false => local::attributes(&file),
+        };
         let set = |existing| local::set_attributes(&file, &wanted, &existing);
-        attempts.note(local::attributes(&file).and_then(set));
+        attempts.note(existing.and_then(set));
     }
     if let Some(permissions) = dress.permissions {
         let mode = Mode::from_raw_mode(permissions.into()).difference(withheld);
@@ -331,7 +420,7 @@ fn dress_open(file: impl AsFd, dress: &Dress) -> io::Result<()> {
 }
 
 /// What the system says of a file.
-pub(super) fn facts(stat: &Stat) -> Facts {
+pub(crate) fn facts(stat: &Stat) -> Facts {
     let device = Device(u32::try_from(stat.st_rdev).unwrap_or(u32::MAX));
     let kind = match kind_of(stat) {
         FileType::Directory => FileKind::Directory,

@@ -13,8 +13,7 @@ use penstock_vfs::{
 use rustix::io::Errno;
 
 use super::{
-    tree::{Content, Dress, Facts, Found, Keeps, Listing, Lost, Source, Target, Written, Xattrs},
-    was_taken,
+    Content, Dress, Facts, Found, Keeps, Listing, Lost, Source, Target, Written, Xattrs, was_taken,
 };
 use crate::{
     local::{is_root, temporary_name},
@@ -27,10 +26,10 @@ const SET_GID: u16 = 0o2000;
 
 /// A file of a volume.
 #[derive(Debug)]
-pub(super) struct VolumeSource(Arc<VolumeNode>);
+pub(crate) struct VolumeSource(Arc<VolumeNode>);
 
 impl VolumeSource {
-    pub(super) fn new(node: VolumeNode) -> Self {
+    pub(crate) fn new(node: VolumeNode) -> Self {
         Self(Arc::new(node))
     }
 }
@@ -125,10 +124,10 @@ impl Content for VolumeContent {
 
 /// A directory of a volume that is copied into.
 #[derive(Debug)]
-pub(super) struct VolumeTarget {
-    pub(super) directory: Arc<VolumeDirectory>,
+pub(crate) struct VolumeTarget {
+    pub(crate) directory: Arc<VolumeDirectory>,
     /// Owners, modes and times are kept.
-    pub(super) keeps_metadata: bool,
+    pub(crate) keeps_metadata: bool,
 }
 
 impl VolumeTarget {
@@ -250,8 +249,8 @@ impl Target for VolumeTarget {
         Ok(self.of(self.directory.open_in(name)?))
     }
 
-    fn make_directory(&self, name: &CStr) -> io::Result<Arc<dyn Target>> {
-        Ok(self.of(self.directory.make_directory(name, 0o700)?))
+    fn make_directory(&self, name: &CStr, permissions: u16) -> io::Result<Arc<dyn Target>> {
+        Ok(self.of(self.directory.make_directory(name, permissions)?))
     }
 
     fn create(&self, name: &CStr, existing: Option<&Facts>) -> io::Result<Box<dyn Written>> {
@@ -270,6 +269,19 @@ impl Target for VolumeTarget {
             is_stored: false,
             is_published: false,
         }))
+    }
+
+    fn begin(&self, name: &CStr, may_replace: bool) -> io::Result<Box<dyn Written>> {
+        let existing = self.find(name)?;
+        let kind = existing.as_ref().map(|existing| existing.attributes.kind);
+        match kind {
+            Some(_) if !may_replace => Err(Errno::EXIST.into()),
+            Some(FileKind::Directory) => {
+                self.remove_directory(name)?;
+                self.create(name, None)
+            }
+            _ => self.create(name, existing.as_ref()),
+        }
     }
 
     fn make_other(
@@ -300,8 +312,16 @@ impl Target for VolumeTarget {
         )
     }
 
-    fn dress_named(&self, name: &CStr, dress: &Dress, lost: Lost<'_>) -> io::Result<()> {
+    fn dress_named(
+        &self,
+        (name, kind): (&CStr, FileKind),
+        dress: &Dress,
+        lost: Lost<'_>,
+    ) -> io::Result<()> {
         let node = self.directory.find(name)?;
+        if node.attributes().kind != kind {
+            return Err(Errno::STALE.into());
+        }
         dress_node(&node, None, self.keeps_metadata, dress, lost)
     }
 
@@ -320,7 +340,7 @@ impl Target for VolumeTarget {
 
 /// A directory of a volume that is looked at as it would be copied.
 #[derive(Debug)]
-pub(super) struct DirectorySource(pub(super) Arc<VolumeDirectory>);
+pub(crate) struct DirectorySource(pub(crate) Arc<VolumeDirectory>);
 
 impl Source for DirectorySource {
     fn facts(&self) -> io::Result<Facts> {
@@ -367,11 +387,11 @@ impl VolumeWritten {
 }
 
 impl Written for VolumeWritten {
-    fn write_at(&mut self, offset: u64, data: Bytes) -> io::Result<()> {
+    fn write_at(&self, offset: u64, data: Bytes) -> io::Result<()> {
         self.file()?.write_at(offset, data)
     }
 
-    fn set_size(&mut self, size: u64) -> io::Result<()> {
+    fn set_size(&self, size: u64) -> io::Result<()> {
         let changes = AttributeChanges {
             size: Some(size),
             handle: Some(self.file()?.handle()),
@@ -431,7 +451,7 @@ fn dress_node(
     lost: Lost<'_>,
 ) -> io::Result<()> {
     if let Some(wanted) = &dress.xattrs {
-        set_xattrs(node, wanted, lost)?;
+        set_xattrs(node, wanted, dress.adds_xattrs, lost)?;
     }
     if !keeps_metadata {
         return Ok(());
@@ -489,10 +509,15 @@ fn give(node: &VolumeNode, handle: Option<HandleId>, owner: (u32, u32)) -> io::R
 }
 
 /// Gives a file these attributes and takes others away. What the volume does not take is told by its kind.
-fn set_xattrs(node: &VolumeNode, wanted: &Xattrs, lost: Lost<'_>) -> io::Result<()> {
+fn set_xattrs(
+    node: &VolumeNode,
+    wanted: &Xattrs,
+    others_stay: bool,
+    lost: Lost<'_>,
+) -> io::Result<()> {
     let existing = xattrs(node)?;
     for (name, _) in &existing {
-        if wanted.iter().all(|(other, _)| other != name) {
+        if !others_stay && wanted.iter().all(|(other, _)| other != name) {
             node.remove_xattr(name)?;
         }
     }
