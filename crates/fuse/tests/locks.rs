@@ -47,8 +47,12 @@ const SCRIPT: &str = "import errno, fcntl, sys\n\
 
 impl Locker {
     fn of(path: &Path) -> Self {
+        Self::running(SCRIPT, path)
+    }
+
+    fn running(script: &str, path: &Path) -> Self {
         let mut command = Command::new("python3");
-        command.args(["-c", SCRIPT]).arg(path);
+        command.args(["-c", script]).arg(path);
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut process = started.unwrap();
         let said = BufReader::new(process.stdout.take().unwrap());
@@ -336,6 +340,41 @@ fn a_lock_that_belongs_to_what_is_open_ends_with_it() {
     let ended = python.args(["-c", SCRIPT]).arg(&paths[0]).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success(), "{said}");
+}
+
+/// The kernel closes the descriptor, and takes back what it knows to be locked: nothing yet.
+#[test]
+fn a_lock_that_comes_after_its_descriptor_was_closed_ends_with_the_file() {
+    if !can_mount() || !has_python() {
+        return;
+    }
+    let (_mounts, paths) = mounts();
+    const SCRIPT: &str = "import fcntl, os, sys, threading, time\n\
+        file = os.open(sys.argv[1], os.O_RDWR)\n\
+        def wait():\n    \
+            try:\n        \
+                fcntl.lockf(file, fcntl.LOCK_EX)\n    \
+            except OSError:\n        \
+                pass\n\
+        waiter = threading.Thread(target=wait)\n\
+        waiter.start()\n\
+        time.sleep(0.3)\n\
+        os.close(file)\n\
+        print('closed', flush=True)\n\
+        waiter.join()\n\
+        print('waited', flush=True)\n\
+        sys.stdin.read()\n";
+    let mut holder = Locker::of(&paths[1]);
+    assert_eq!(holder.tell("lock exclusive 0 0"), "ok");
+    let mut closer = Locker::running(SCRIPT, &paths[0]);
+    assert_eq!(closer.answer(), "closed");
+    assert_eq!(holder.tell("lock none 0 0"), "ok");
+    assert_eq!(closer.answer(), "waited");
+    let is_free = (0..50).any(|_| {
+        pause();
+        holder.tell("try exclusive 0 0") == "ok"
+    });
+    assert!(is_free, "it is locked for ever");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use std::{
 use async_trait::async_trait;
 use penstock_base::{FsError, FsResult, Mutex, clock};
 use penstock_vfs::{Inode, Lock, LockFamily, LockOwner, LockTable, Locks, Waiting, Waits};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard, oneshot};
 
 use super::{Machines, sessions::Over};
 use crate::{
@@ -87,6 +87,7 @@ impl VolumeLocks {
             engine: Arc::clone(&machines.engine),
             waits: Mutex::default(),
             locked: Mutex::default(),
+            attempts: Arc::default(),
         });
         Self {
             local: LockTable::default(),
@@ -162,6 +163,52 @@ struct SharedLocks {
     waits: Mutex<Waits>,
     /// Files of which somebody here may hold locks.
     locked: Mutex<HashSet<Inode>>,
+    attempts: Arc<Attempts>,
+}
+
+/// Attempts to take a lock that are under way, one of an owner at a time: one that nobody waits for any more may give
+/// back what the owner asks for again. As many entries as owners ask.
+#[derive(Debug, Default)]
+struct Attempts(Mutex<HashMap<Attempting, Arc<AsyncMutex<()>>>>);
+
+/// Who asks for a lock of which file.
+type Attempting = (Inode, LockOwner);
+
+impl Attempts {
+    /// Returns when no other attempt of an owner is under way, nor any until the turn is dropped.
+    async fn turn(self: &Arc<Self>, inode: Inode, owner: LockOwner) -> Turn {
+        let at = (inode, owner);
+        let mut turn = Turn {
+            attempts: Arc::clone(self),
+            at,
+            turns: Some(Arc::clone(self.0.lock().entry(at).or_default())),
+            held: None,
+        };
+        if let Some(turns) = turn.turns.clone() {
+            turn.held = Some(turns.lock_owned().await);
+        }
+        turn
+    }
+}
+
+/// The turn of an attempt, or a place in the line for it.
+struct Turn {
+    attempts: Arc<Attempts>,
+    at: Attempting,
+    turns: Option<Arc<AsyncMutex<()>>>,
+    held: Option<OwnedMutexGuard<()>>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.held = None;
+        self.turns = None;
+        let mut attempts = self.attempts.0.lock();
+        let is_unused = |turns: &Arc<AsyncMutex<()>>| Arc::strong_count(turns) == 1;
+        if attempts.get(&self.at).is_some_and(is_unused) {
+            attempts.remove(&self.at);
+        }
+    }
 }
 
 impl SharedLocks {
@@ -230,6 +277,7 @@ impl SharedLocks {
     /// Takes a lock if it can be had, and catches up with those who had it. If this is dropped and the lock is given all
     /// the same, or the machine cannot catch up, it is given back.
     async fn attempt(&self, at: At, wanted: &Lock) -> FsResult<Attempt> {
+        let turn = self.attempts.turn(at.0, wanted.owner).await;
         self.locked.lock().insert(at.0);
         let (told, hears) = oneshot::channel();
         let (parts, engine, wanted) = (
@@ -239,6 +287,7 @@ impl SharedLocks {
         );
         let (session, over) = (self.session, self.machines()?.over());
         tokio::spawn(async move {
+            let _turn = turn;
             let lock = wanted.clone();
             let attempt = transact(&*engine, move |transaction| {
                 take(transaction, at, (session, &lock), &over)

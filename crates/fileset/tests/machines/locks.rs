@@ -71,6 +71,12 @@ async fn made(machine: &Machine) -> Inode {
     made.unwrap()
 }
 
+async fn made_in(machine: &Machine, family: LockFamily) -> Inode {
+    let name = format!("{family:?}");
+    let made = machine.place.make(ROOT, &name, file(0o644)).await;
+    made.unwrap()
+}
+
 async fn lock_keys(machine: &Machine) -> usize {
     machine.catch_up().await;
     let counted = query(&*machine.session, |reads| -> FsResult<usize> {
@@ -208,6 +214,27 @@ async fn who_gives_up_waiting_holds_nothing() {
         acquire(&one, at, exclusive(1, 0..END), Waiting::Yes),
     );
     waited.await.unwrap().unwrap();
+}
+
+/// A signal ends a wait; the program asks again before the machine knows what became of it.
+#[tokio::test]
+async fn who_asks_again_for_a_lock_that_it_gave_up_keeps_it() {
+    let ground = Ground::in_memory().await;
+    let [one, other] = ground.two().await;
+    for family in [LockFamily::Record, LockFamily::Whole] {
+        let moment = Duration::from_millis(20);
+        other.session.hear(false);
+        let at = (made_in(&one, family).await, family);
+        let given_up = try_to(&other, at, exclusive(1, 0..END));
+        assert!(clock::deadline(moment, given_up).await.is_err());
+        let mut again = try_to(&other, at, exclusive(1, 0..END)).boxed();
+        assert!(clock::deadline(moment, &mut again).await.is_err());
+        other.session.hear(true);
+        again.await.unwrap();
+        clock::sleep(10 * moment).await;
+        let refused = try_to(&one, at, exclusive(1, 0..END)).await;
+        assert_eq!(refused, Err(FsError::WouldBlock), "{family:?}");
+    }
 }
 
 #[tokio::test]

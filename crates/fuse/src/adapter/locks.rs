@@ -43,15 +43,20 @@ pub(super) async fn set(
         let waiting = if waits { Waiting::Yes } else { Waiting::No };
         let wanted = adapter.lock(&request)?;
         let (owner, range) = (wanted.owner, wanted.range.clone());
-        if family == LockFamily::Record {
-            adapter.record_owners.note(request.handle, request.owner);
-        }
+        let note_owner = || {
+            if family == LockFamily::Record {
+                adapter.record_owners.note(request.handle, request.owner);
+            }
+        };
+        note_owner();
         adapter.endings.over(inode).await;
         let acquired = locks.acquire(inode, family, wanted, waiting).await;
         acquired.map_err(|error| match error {
             FsError::LimitReached(_) => Errno(libc::ENOLCK),
             error => errno_of(&error),
         })?;
+        // Its process may have closed the descriptor while it waited; the end of the handle is all that follows then.
+        note_owner();
         let given = Given {
             adapter,
             lock: Some(Unlock {
