@@ -68,9 +68,15 @@ pub(crate) const WANTED_MAX: usize = 1 << 16;
 pub(crate) const MOUNTS_MAX: usize = 1024;
 /// Clients that hold locks at once.
 pub(crate) const LOCK_CLIENTS_MAX: usize = 4096;
-/// Locks of one client.
-pub(crate) const LOCKS_OF_CLIENT_MAX: usize = 8192;
+/// Clients with one address, by the names that they call themselves.
+pub(crate) const LOCK_CLIENTS_OF_ADDRESS_MAX: usize = 256;
+/// Locks of all clients with one address.
+pub(crate) const LOCKS_OF_ADDRESS_MAX: usize = 8192;
 /// Locks of all clients: with the longest names of their owners some 100 MB.
 pub(crate) const LOCKS_MAX: usize = 65_536;
+/// How long a call for a lock is waited for.
+pub(crate) const LOCK_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a call for a lock waits for another one of the same client.
+pub(crate) const LOCKER_DEADLINE: Duration = Duration::from_secs(8);
 /// How often what is idle is looked for.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! Clients that hold locks, and what they hold.
 //!
 //! A client is an address with the name that it calls itself: no other address can give back what it holds by taking
-//! its name. A volume knows clients and owners by numbers, which are given here and never twice. Of each file that is
+//! its name. Its limits are those of its address, whatever it calls itself. A volume knows clients and owners by numbers, which are given here and never twice. Of each file that is
 //! locked a reference is kept, so that its inode names it until the lock is gone.
 
 use std::{
@@ -10,15 +10,18 @@ use std::{
     ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
-use penstock_base::Mutex;
+use penstock_base::{Mutex, clock};
 use penstock_vfs::{HeldLocks, Inode, Lock, LockOwner};
 
 use crate::{
-    limits::{LOCK_CLIENTS_MAX, LOCKS_MAX, LOCKS_OF_CLIENT_MAX},
+    limits::{
+        LOCK_CLIENTS_MAX, LOCK_CLIENTS_OF_ADDRESS_MAX, LOCKER_DEADLINE, LOCKS_MAX,
+        LOCKS_OF_ADDRESS_MAX,
+    },
     nodes::Node,
 };
 
@@ -43,13 +46,17 @@ pub(crate) struct Lockers {
     numbers: AtomicU64,
     /// Locks of all of them.
     count: Arc<AtomicUsize>,
+    /// Nothing is given any more.
+    is_closed: AtomicBool,
 }
 
 /// One client. What it asks for is done one after the other, so that what is kept here is what the volume has.
 #[derive(Debug)]
 pub(crate) struct Locker {
     pub(crate) number: u64,
-    pub(crate) holdings: tokio::sync::Mutex<Holdings>,
+    holdings: tokio::sync::Mutex<Holdings>,
+    /// Locks of its address.
+    of_address: Arc<AtomicUsize>,
 }
 
 /// What a client holds.
@@ -57,8 +64,8 @@ pub(crate) struct Locker {
 pub(crate) struct Holdings {
     owners: HashMap<OwnerName, Owner>,
     count: usize,
-    /// That of all clients.
-    total: Arc<AtomicUsize>,
+    /// Those of its address, and of all clients.
+    totals: [Arc<AtomicUsize>; 2],
 }
 
 #[derive(Debug)]
@@ -89,19 +96,30 @@ impl Lockers {
     /// The client; nothing where there are too many.
     pub(crate) fn find_or_make(&self, name: ClientName) -> Option<Arc<Locker>> {
         let mut clients = self.clients.lock();
-        if clients.len() >= LOCK_CLIENTS_MAX && !clients.contains_key(&name) {
+        if let Some(known) = clients.get(&name) {
+            return Some(Arc::clone(known));
+        }
+        let of_address = |known: &&ClientName| known.address == name.address;
+        let neighbours = clients.keys().filter(of_address).count();
+        if clients.len() >= LOCK_CLIENTS_MAX || neighbours >= LOCK_CLIENTS_OF_ADDRESS_MAX {
             return None;
         }
-        let make = || {
-            Arc::new(Locker {
-                number: self.number(),
-                holdings: tokio::sync::Mutex::new(Holdings {
-                    total: Arc::clone(&self.count),
-                    ..Holdings::default()
-                }),
-            })
-        };
-        Some(Arc::clone(clients.entry(name).or_insert_with(make)))
+        let mut known = clients.iter();
+        let neighbour = known.find(|(known, _)| known.address == name.address);
+        let of_address = neighbour.map_or_else(Arc::default, |(_, of)| Arc::clone(&of.of_address));
+        let made = Arc::new(Locker::new(self.number(), (of_address, &self.count)));
+        clients.insert(name, Arc::clone(&made));
+        Some(made)
+    }
+
+    /// Says that nothing is given any more.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether nothing is given any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
     }
 
     /// A number that nobody had.
@@ -128,6 +146,27 @@ impl Lockers {
     }
 }
 
+impl Locker {
+    fn new(number: u64, (of_address, all): (Arc<AtomicUsize>, &Arc<AtomicUsize>)) -> Self {
+        let totals = [Arc::clone(&of_address), Arc::clone(all)];
+        let holdings = Holdings {
+            totals,
+            ..Holdings::default()
+        };
+        Self {
+            number,
+            holdings: tokio::sync::Mutex::new(holdings),
+            of_address,
+        }
+    }
+
+    /// What it holds, when what it asked for before is done; nothing where that takes too long.
+    pub(crate) async fn holdings(&self) -> Option<tokio::sync::MutexGuard<'_, Holdings>> {
+        let holdings = clock::deadline(LOCKER_DEADLINE, self.holdings.lock()).await;
+        holdings.ok()
+    }
+}
+
 impl Holdings {
     /// The number of an owner that holds something.
     pub(crate) fn owner(&self, name: &OwnerName) -> Option<u64> {
@@ -142,7 +181,9 @@ impl Holdings {
 
     /// Whether nothing may be added.
     pub(crate) fn is_full(&self) -> bool {
-        self.count >= LOCKS_OF_CLIENT_MAX || self.total.load(Ordering::Relaxed) >= LOCKS_MAX
+        let [of_address, all] = self.totals.each_ref();
+        of_address.load(Ordering::Relaxed) >= LOCKS_OF_ADDRESS_MAX
+            || all.load(Ordering::Relaxed) >= LOCKS_MAX
     }
 
     /// Takes note of a lock that was given.
@@ -213,7 +254,9 @@ impl Holdings {
 
     fn changed(&mut self, before: usize, after: usize) {
         self.count = self.count + after - before;
-        self.total.fetch_add(after, Ordering::Relaxed);
-        self.total.fetch_sub(before, Ordering::Relaxed);
+        for total in &self.totals {
+            total.fetch_add(after, Ordering::Relaxed);
+            total.fetch_sub(before, Ordering::Relaxed);
+        }
     }
 }

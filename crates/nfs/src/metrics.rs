@@ -1,13 +1,13 @@
 //! What a server counts.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use penstock_base::{
     clock::Instant,
     metrics::{Counter, Gauge, Registry, table},
 };
 
-use crate::protocol::{nfs3, rpc::Reply};
+use crate::protocol::{nfs3, nlm4, rpc::Reply};
 
 /// What is counted of one procedure.
 #[derive(Debug)]
@@ -18,10 +18,30 @@ struct ProcedureMetrics {
     bytes: Arc<Counter>,
 }
 
+impl ProcedureMetrics {
+    fn new(registry: &Registry, name: &'static str) -> Self {
+        let labels = [("procedure", name)];
+        Self {
+            calls: registry.counter(&table::NFS_CALLS, &labels),
+            errors: registry.counter(&table::NFS_ERRORS, &labels),
+            microseconds: registry.counter(&table::NFS_CALL_MICROSECONDS, &labels),
+            bytes: registry.counter(&table::NFS_CONTENT_BYTES, &labels),
+        }
+    }
+
+    fn answered(&self, begun: Instant, is_good: bool) {
+        self.calls.increment();
+        self.errors.add(u64::from(!is_good));
+        self.microseconds.add(begun.elapsed().as_micros() as u64);
+    }
+}
+
 /// What a server counts.
 #[derive(Debug)]
 pub(crate) struct NfsMetrics {
     procedures: Vec<ProcedureMetrics>,
+    /// Those of NLM, by their numbers.
+    lock_procedures: HashMap<u32, ProcedureMetrics>,
     pub(crate) connections: Arc<Gauge>,
     pub(crate) refused: Arc<Counter>,
     pub(crate) repeated: Arc<Counter>,
@@ -36,17 +56,11 @@ const STATUS: std::ops::Range<usize> = 28..32;
 
 impl NfsMetrics {
     pub(crate) fn new(registry: &Registry) -> Self {
-        let procedures = nfs3::PROCEDURES.iter().map(|name| {
-            let labels = [("procedure", *name)];
-            ProcedureMetrics {
-                calls: registry.counter(&table::NFS_CALLS, &labels),
-                errors: registry.counter(&table::NFS_ERRORS, &labels),
-                microseconds: registry.counter(&table::NFS_CALL_MICROSECONDS, &labels),
-                bytes: registry.counter(&table::NFS_CONTENT_BYTES, &labels),
-            }
-        });
+        let of = |name: &'static str| ProcedureMetrics::new(registry, name);
+        let lock_procedures = nlm4::PROCEDURES.iter();
         Self {
-            procedures: procedures.collect(),
+            procedures: nfs3::PROCEDURES.iter().map(|name| of(name)).collect(),
+            lock_procedures: lock_procedures.map(|(id, name)| (*id, of(name))).collect(),
             connections: registry.gauge(&table::NFS_CONNECTIONS, &[]),
             refused: registry.counter(&table::NFS_REFUSED, &[]),
             repeated: registry.counter(&table::NFS_REPEATED, &[]),
@@ -65,6 +79,13 @@ impl NfsMetrics {
         }
     }
 
+    /// Counts an answered call of NLM.
+    pub(crate) fn lock_answered(&self, procedure: u32, begun: Instant, is_good: bool) {
+        if let Some(metrics) = self.lock_procedures.get(&procedure) {
+            metrics.answered(begun, is_good);
+        }
+    }
+
     /// Counts an answered call that brought or has so many bytes of content.
     pub(crate) fn answered(
         &self,
@@ -75,12 +96,8 @@ impl NfsMetrics {
         let Some(metrics) = self.procedures.get(procedure as usize) else {
             return;
         };
-        metrics.calls.increment();
         let status = reply.head.get(STATUS).unwrap_or_default();
-        if status.iter().any(|byte| *byte != 0) {
-            metrics.errors.increment();
-        }
-        metrics.microseconds.add(begun.elapsed().as_micros() as u64);
+        metrics.answered(begun, status.iter().all(|byte| *byte == 0));
         metrics.bytes.add(received + reply.payload.len() as u64);
     }
 }

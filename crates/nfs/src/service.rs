@@ -5,6 +5,7 @@ mod data;
 mod directory;
 mod facts;
 mod listing;
+mod lock_calls;
 mod locking;
 mod make;
 mod mounting;
@@ -60,6 +61,8 @@ pub(crate) struct Service {
     changes: Duplicates,
     /// Calls that wrote, which come so often that they would drive out the others.
     writes: Duplicates,
+    /// Calls for locks, which clients that do nothing else could make drive out the others.
+    lock_calls: Duplicates,
     exclusives: Exclusives,
     export: Export,
     system: FileId,
@@ -120,6 +123,7 @@ impl Service {
             places: Places::default(),
             changes: Duplicates::default(),
             writes: Duplicates::default(),
+            lock_calls: Duplicates::default(),
             exclusives: Exclusives::default(),
             export: settings.export,
             system: FileId(settings.export_id.0.into()),
@@ -384,37 +388,6 @@ impl Client {
                 (Work::Looks(Box::pin(answer)), 0)
             }
         }
-    }
-}
-
-impl Client {
-    fn lock_manager(&self, mut call: Call) -> (Work, u64) {
-        let (xid, procedure) = (call.xid, call.procedure);
-        if call.version != nlm4::VERSION {
-            return self.refuse(xid, Refusal::ProgramMismatch(nlm4::VERSION));
-        }
-        let request = match nlm4::Request::decode(procedure, &mut call.arguments) {
-            None => return self.refuse(xid, Refusal::ProcedureUnavailable),
-            Some(Err(_)) => return self.refuse(xid, Refusal::GarbageArguments),
-            Some(Ok(request)) => request,
-        };
-        if request == nlm4::Request::Null {
-            let reply = Reply::finished(Reply::begin(xid), Payload::new());
-            return (Work::Done(reply), 0);
-        }
-        let asked = match self.asked(&call.credential) {
-            Ok(asked) => asked,
-            Err(status) => return self.refuse(xid, Refusal::Denied(status)),
-        };
-        let (service, address) = (Arc::clone(&self.service), self.address);
-        let answer = async move {
-            let _changing = Changing::new(&service);
-            let mut out = Reply::begin(xid);
-            let request = (address.ip(), request);
-            service.locking(&asked, request, &mut out).await;
-            Some(Reply::finished(out, Payload::new()))
-        };
-        (Work::Changes(Box::pin(answer)), 0)
     }
 }
 

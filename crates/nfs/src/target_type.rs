@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr};
 
 use thiserror::Error;
 
-use crate::protocol::nfs3::Request;
+use crate::protocol::{nfs3::Request, nlm4};
 
 /// Bytes of a READ or WRITE that its base costs cover, and of each step beyond.
 const STEP: u64 = 32 << 10;
@@ -129,6 +129,19 @@ impl Cost {
             operations: 2 + steps_beyond(bytes),
             read: bytes,
             written: 0,
+        }
+    }
+
+    /// What a call of NLM costs.
+    pub(crate) fn of_lock_call(request: &nlm4::Request) -> Self {
+        let operations = match request {
+            nlm4::Request::Null => 0,
+            nlm4::Request::FreeAll(_) => 8,
+            _ => 4,
+        };
+        Self {
+            operations,
+            ..Self::default()
         }
     }
 

@@ -14,6 +14,18 @@ use super::{
 pub(crate) const PROGRAM: u32 = 100_021;
 /// The only version.
 pub(crate) const VERSION: u32 = 4;
+/// The procedures that are served, by number, as metrics call them.
+pub(crate) const PROCEDURES: [(u32, &str); 9] = [
+    (1, "nlm_test"),
+    (2, "nlm_lock"),
+    (3, "nlm_cancel"),
+    (4, "nlm_unlock"),
+    (15, "nlm_granted_res"),
+    (20, "nlm_share"),
+    (21, "nlm_unshare"),
+    (22, "nlm_nm_lock"),
+    (23, "nlm_free_all"),
+];
 /// Bytes in the longest name of a client.
 const CALLER_NAME_MAX: usize = 1024;
 /// Bytes in the longest cookie, and in the longest name of an owner.
@@ -88,6 +100,13 @@ pub(crate) enum LockStatus {
     StaleHandle = 7,
     TooBig = 8,
     Failed = 9,
+}
+
+impl LockStatus {
+    /// Whether it says more than that somebody else holds the lock.
+    pub(crate) fn is_error(self) -> bool {
+        !matches!(self, Self::Granted | Self::Denied | Self::Blocked)
+    }
 }
 
 /// A lock that keeps another one from being given.

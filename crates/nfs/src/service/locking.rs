@@ -24,42 +24,49 @@ use crate::{
 const NEW: u64 = 0;
 
 impl Service {
-    /// Answers a call of the client at an address.
+    /// Answers a call of the client at an address, and says how it went where there is a word for that.
     pub(super) async fn locking(
         &self,
         asked: &Asked,
         (client, request): (IpAddr, Request),
         out: &mut Encoder,
-    ) {
-        match request {
-            Request::Null | Request::GrantedResult => {}
+    ) -> Option<LockStatus> {
+        let (cookie, status) = match request {
+            Request::Null | Request::GrantedResult => return None,
+            Request::FreeAll(caller) => {
+                self.free_all(&client_name(client, &caller)).await;
+                return None;
+            }
             Request::Test(cookie, wanted) => {
                 let tested = self.test_lock(asked, (client, &wanted)).await;
-                write_tested(out, &cookie, tested);
-            }
-            Request::Lock(cookie, wanted, asking) => {
-                let locked = self.lock(asked, (client, &wanted), asking).await;
-                nlm4::answer(out, &cookie, granted_unless(locked));
-            }
-            // Nothing waits here that could be told.
-            Request::Cancel(cookie) => nlm4::answer(out, &cookie, LockStatus::Granted),
-            Request::Unlock(cookie, place) => {
-                let unlocked = self.unlock((client, &place)).await;
-                nlm4::answer(out, &cookie, granted_unless(unlocked));
+                return Some(write_tested(out, &cookie, tested));
             }
             Request::Share(cookie) => {
                 nlm4::answer(out, &cookie, LockStatus::NoLocks);
                 out.u32(0);
+                return Some(LockStatus::NoLocks);
             }
-            Request::FreeAll(caller) => self.free_all(&client_name(client, &caller)).await,
-        }
+            Request::Lock(cookie, wanted, asking) => {
+                let locked = self.lock(asked, (client, &wanted), asking).await;
+                (cookie, granted_unless(locked))
+            }
+            // Nothing waits here that could be told.
+            Request::Cancel(cookie) => (cookie, LockStatus::Granted),
+            Request::Unlock(cookie, place) => {
+                let unlocked = self.unlock((client, &place)).await;
+                (cookie, granted_unless(unlocked))
+            }
+        };
+        nlm4::answer(out, &cookie, status);
+        Some(status)
     }
 
-    /// Gives back what all clients hold.
+    /// Gives back what all clients hold, and gives nothing any more.
     pub(super) async fn free_everything(&self) {
         let Some(locks) = self.volume.locks() else {
             return;
         };
+        self.lockers.close();
         for client in self.lockers.all() {
             locks.release_client(client).await;
         }
@@ -69,7 +76,9 @@ impl Service {
         let Some((locks, client)) = self.volume.locks().zip(self.lockers.find(name)) else {
             return;
         };
-        let mut holdings = client.holdings.lock().await;
+        let Some(mut holdings) = client.holdings().await else {
+            return;
+        };
         locks.release_client(client.number).await;
         holdings.clear();
     }
@@ -99,23 +108,27 @@ impl Service {
         let locks = self.locks()?;
         let node = self.lockable(asked, wanted).await?;
         let range = range_of(&wanted.place)?;
-        let owner = self.known_owner(address, &wanted.place).await;
+        let owner = self.known_owner(address, &wanted.place).await?;
         let lock = lock_of(wanted, (owner, range));
         let conflict = locks.conflict(node.inode(), LockFamily::Record, &lock);
         conflict.await.map_err(|error| failure(&error))
     }
 
     /// The owner as the volume knows it, if it holds something.
-    async fn known_owner(&self, address: IpAddr, place: &Place) -> LockOwner {
+    async fn known_owner(&self, address: IpAddr, place: &Place) -> Result<LockOwner, LockStatus> {
         let client = self.lockers.find(&client_name(address, &place.caller));
         let owner = match &client {
-            Some(client) => client.holdings.lock().await.owner(&owner_name(place)),
+            Some(client) => {
+                let holdings = client.holdings().await;
+                let holdings = holdings.ok_or(LockStatus::NoLocks)?;
+                holdings.owner(&owner_name(place))
+            }
             None => None,
         };
-        LockOwner {
+        Ok(LockOwner {
             client: client.map_or(NEW, |client| client.number),
             owner: owner.unwrap_or(NEW),
-        }
+        })
     }
 
     async fn lock(
@@ -134,14 +147,19 @@ impl Service {
         let name = client_name(address, &wanted.place.caller);
         let client = self.lockers.find_or_make(name);
         let client = client.ok_or(LockStatus::NoLocks)?;
-        let mut holdings = client.holdings.lock().await;
-        if holdings.is_full() {
+        let mut holdings = client.holdings().await.ok_or(LockStatus::NoLocks)?;
+        if holdings.is_full() || self.lockers.is_closed() {
             return Err(LockStatus::NoLocks);
         }
         let owner = self.owner((client.number, &holdings), &wanted.place);
         let lock = lock_of(wanted, (owner, range));
         let given = locks.acquire(node.inode(), LockFamily::Record, lock.clone(), Waiting::No);
         match given.await {
+            // All was given back meanwhile.
+            Ok(()) if self.lockers.is_closed() => {
+                locks.release_client(client.number).await;
+                Err(LockStatus::NoLocks)
+            }
             Ok(()) => {
                 let place = &wanted.place;
                 holdings.add((owner_name(place), &place.file), node, lock);
@@ -166,7 +184,7 @@ impl Service {
         let Some(client) = self.lockers.find(&client_name(address, &place.caller)) else {
             return Ok(());
         };
-        let mut holdings = client.holdings.lock().await;
+        let mut holdings = client.holdings().await.ok_or(LockStatus::NoLocks)?;
         let name = owner_name(place);
         let held = holdings.owner(&name).zip(holdings.file(&name, &place.file));
         let Some((owner, inode)) = held else {
@@ -227,15 +245,21 @@ fn granted_unless(outcome: Result<(), LockStatus>) -> LockStatus {
     outcome.err().unwrap_or(LockStatus::Granted)
 }
 
-fn write_tested(out: &mut Encoder, cookie: &Bytes, tested: Result<Option<Lock>, LockStatus>) {
-    match tested {
-        Ok(None) => nlm4::answer(out, cookie, LockStatus::Granted),
-        Ok(Some(lock)) => {
-            nlm4::answer(out, cookie, LockStatus::Denied);
-            nlm4::holder(out, &holder_of(&lock));
-        }
-        Err(status) => nlm4::answer(out, cookie, status),
+fn write_tested(
+    out: &mut Encoder,
+    cookie: &Bytes,
+    tested: Result<Option<Lock>, LockStatus>,
+) -> LockStatus {
+    let (status, conflict) = match tested {
+        Ok(None) => (LockStatus::Granted, None),
+        Ok(Some(lock)) => (LockStatus::Denied, Some(lock)),
+        Err(status) => (status, None),
+    };
+    nlm4::answer(out, cookie, status);
+    if let Some(lock) = conflict {
+        nlm4::holder(out, &holder_of(&lock));
     }
+    status
 }
 
 fn holder_of(lock: &Lock) -> Holder {

@@ -15,6 +15,7 @@ mod clients;
 mod connections;
 mod data;
 mod listing;
+mod lock_calls;
 mod locks;
 mod messages;
 mod mounting;

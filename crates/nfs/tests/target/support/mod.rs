@@ -1,5 +1,6 @@
 //! A mount target over a volume in memory, and clients.
 
+pub mod locks;
 mod raw;
 mod shaped;
 

@@ -14,8 +14,9 @@ use bytes::Bytes;
 use penstock_base::{FsError, FsResult, Payload};
 use penstock_vfs::{
     AttributeChanges, Change, Dentry, DirectorySink, Durability, Entry, Exclusivity, Features,
-    HandleId, Identity, Inode, ListFrom, Locks, Lookup, Made, New, NodeId, OpenOptions, Opened,
-    Position, RemoveKind, RenameMode, Renamed, Statistics, Volume, WritePlace, Written,
+    HandleId, Identity, Inode, ListFrom, Lock, LockFamily, LockOwner, Locks, Lookup, Made, New,
+    NodeId, OpenOptions, Opened, Position, RemoveKind, RenameMode, Renamed, Statistics, Volume,
+    Waiting, WritePlace, Written,
 };
 use penstock_vfs_conformance::MemoryVolume;
 use tokio::sync::watch;
@@ -54,6 +55,7 @@ pub struct Shaped {
     reads_held: watch::Sender<bool>,
     removals_held: watch::Sender<bool>,
     writes_held: watch::Sender<bool>,
+    locks_held: watch::Sender<bool>,
     /// Reads and removals that were begun.
     pub begun: AtomicU64,
     pub syncs: AtomicU64,
@@ -81,6 +83,7 @@ impl Shaped {
             reads_held: watch::Sender::new(false),
             removals_held: watch::Sender::new(false),
             writes_held: watch::Sender::new(false),
+            locks_held: watch::Sender::new(false),
             begun: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             opens: AtomicU64::new(0),
@@ -102,6 +105,14 @@ impl Shaped {
 
     pub fn hold_writes(&self, held: bool) {
         self.writes_held.send_replace(held);
+    }
+
+    pub fn hold_locks(&self, held: bool) {
+        self.locks_held.send_replace(held);
+    }
+
+    fn inner_locks(&self) -> &dyn Locks {
+        self.inner.locks().expect("a volume in memory has locks")
     }
 
     async fn pass(&self, held: &watch::Sender<bool>) {
@@ -132,7 +143,7 @@ impl Volume for Shaped {
     }
 
     fn locks(&self) -> Option<&dyn Locks> {
-        self.shape.locks.then(|| self.inner.locks()).flatten()
+        self.shape.locks.then_some(self)
     }
 
     async fn lookup(&self, by: &Identity, dentry: Dentry<'_>) -> FsResult<Lookup> {
@@ -286,6 +297,38 @@ impl Volume for Shaped {
 
     async fn statistics(&self, by: &Identity, inode: Inode) -> FsResult<Statistics> {
         self.inner.statistics(by, inode).await
+    }
+}
+
+#[async_trait]
+impl Locks for Shaped {
+    async fn conflict(
+        &self,
+        inode: Inode,
+        family: LockFamily,
+        wanted: &Lock,
+    ) -> FsResult<Option<Lock>> {
+        self.inner_locks().conflict(inode, family, wanted).await
+    }
+
+    async fn acquire(
+        &self,
+        inode: Inode,
+        family: LockFamily,
+        wanted: Lock,
+        waiting: Waiting,
+    ) -> FsResult<()> {
+        self.pass(&self.locks_held).await;
+        let locks = self.inner_locks();
+        locks.acquire(inode, family, wanted, waiting).await
+    }
+
+    async fn release(&self, inode: Inode, family: LockFamily, held: (LockOwner, Range<u64>)) {
+        self.inner_locks().release(inode, family, held).await;
+    }
+
+    async fn release_client(&self, client: u64) {
+        self.inner_locks().release_client(client).await;
     }
 }
 
