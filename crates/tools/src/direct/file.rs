@@ -269,7 +269,7 @@ impl Direct<'_> {
                 match dress.is_nothing() {
                     true => Ok(()),
                     false => target.dress_named((name, facts.attributes.kind), &dress, &|kind| {
-                        self.lose(kind)
+                        self.lose(kind);
                     }),
                 }
             });
