@@ -10,7 +10,7 @@ mod support;
 use std::{
     fs,
     io::Read,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -250,6 +250,62 @@ fn expect_open_files_to_stay(one: &Path, other: &Path) {
     let mut read = Vec::new();
     open.read_to_end(&mut read).unwrap();
     assert_eq!(read, bytes);
+}
+
+/// The name of a file is lost.
+#[test]
+fn a_damaged_fileset_is_whole_once_it_was_repaired_and_has_its_bytes() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let pair = Pair::mounted(&scratch, &server);
+    fs::write(pair.one.join("file"), "content").unwrap();
+    fs::write(pair.one.join("other"), "another").unwrap();
+    let inode = fs::metadata(pair.one.join("file")).unwrap().ino();
+    pair.there.unmount(&pair.other);
+    let mut order = pair
+        .here
+        .penstock(&["fileset", "check", "home", "--repair"]);
+    let busy = run(order.env("PGPASSWORD", PASSWORD));
+    assert!(busy.err.contains("in use"), "{busy:?}");
+    pair.here.unmount(&pair.one);
+    let schema =
+        "SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE 'penstock_%'";
+    let schema = server.sql(schema);
+    server.sql(&format!(
+        "DELETE FROM {schema}.kv WHERE get_byte(key, 0) = ascii('D') AND position('file'::bytea IN key) > 0"
+    ));
+
+    let check = |more: &[&str]| {
+        let mut order = pair.here.penstock(&["fileset", "check", "home", "--data"]);
+        run(order.args(more).env("PGPASSWORD", PASSWORD))
+    };
+    let found = check(&[]);
+    assert_eq!(found.code, Some(1), "{found:?}");
+    for _ in 0..2 {
+        let planned = check(&["--repair", "--dry-run"]);
+        assert_eq!(planned.code, Some(1), "{planned:?}");
+        assert!(planned.out.contains("would be repaired: "), "{planned:?}");
+        assert!(planned.out.contains("lost+found"), "{planned:?}");
+    }
+    let repaired = check(&["--repair"]);
+    assert_eq!(repaired.code, Some(0), "{repaired:?}");
+    assert!(repaired.out.contains("repaired: "), "{repaired:?}");
+    let again = check(&["--repair"]);
+    assert!(
+        again.code == Some(0) && !again.out.contains("repaired"),
+        "{again:?}"
+    );
+
+    let mountpoint = pair.here.mount();
+    let found = mountpoint.join(format!("lost+found/#{inode}"));
+    assert_eq!(fs::read_to_string(found).unwrap(), "content");
+    assert_eq!(
+        fs::read_to_string(mountpoint.join("other")).unwrap(),
+        "another"
+    );
+    pair.here.unmount(&mountpoint);
 }
 
 #[test]
