@@ -1,4 +1,4 @@
-//! parcp from and to buckets and filesets without a mount.
+//! parcp and partar from and to buckets and filesets without a mount.
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
@@ -38,20 +38,24 @@ fn make_tree(scratch: &Scratch, files: usize) -> PathBuf {
     tree
 }
 
-fn cp(scratch: &Scratch, server: &Server, arguments: &[&str]) -> Command {
+fn penstock(scratch: &Scratch, server: &Server, arguments: &[&str]) -> Command {
     let mut command = scratch.penstock();
     with_access(&mut command, server)
         .env("PENSTOCK_FILESET_DIR", scratch.path("filesets"))
-        .args(["cp", "-P", "8"])
         .args(arguments);
     command
 }
 
+fn cp(scratch: &Scratch, server: &Server, arguments: &[&str]) -> Command {
+    let mut command = penstock(scratch, server, &["cp", "-P", "8"]);
+    command.args(arguments);
+    command
+}
+
 fn make_fileset(scratch: &Scratch, server: &Server) {
-    let mut command = scratch.penstock();
-    with_access(&mut command, server).env("PENSTOCK_FILESET_DIR", scratch.path("filesets"));
     let store = format!("s3://{BUCKET}/fileset");
-    succeed(command.args(["fileset", "create", "home", "--store", &store]));
+    let create = ["fileset", "create", "home", "--store", &store];
+    succeed(&mut penstock(scratch, server, &create));
 }
 
 /// What `stat` says of everything in a tree that a copy keeps, and its content.
@@ -153,6 +157,67 @@ fn a_tree_goes_into_a_fileset_and_comes_back_with_its_hard_links() {
         &["--restore", &bucket, text(&last)],
     ));
     assert_eq!(described(&back), described(&last));
+}
+
+/// Puts a tree into an archive.
+fn archived(scratch: &Scratch, server: &Server, tree: &Path) -> PathBuf {
+    let archive = scratch.path("a.tar");
+    let create = ["tar", "-c", "-f", text(&archive), "-C", text(tree), "."];
+    succeed(&mut penstock(scratch, server, &create));
+    archive
+}
+
+#[test]
+fn an_archive_that_is_extracted_into_a_bucket_or_a_fileset_is_there_as_it_was() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    make_fileset(&scratch, &server);
+    let tree = make_tree(&scratch, 60);
+    let archive = archived(&scratch, &server, &tree);
+    let bucket = format!("s3://{BUCKET}/x");
+    for (url, links) in [(bucket.as_str(), 1), ("fileset://home", 2)] {
+        let extract = ["tar", "-x", "-f", text(&archive), url];
+        succeed(&mut penstock(&scratch, &server, &extract));
+        let back = scratch.path(&format!("back-{links}"));
+        succeed(&mut cp(&scratch, &server, &["--restore", url, text(&back)]));
+        assert_eq!(described(&tree), described(&back));
+        assert_eq!(fs::metadata(back.join("again")).unwrap().nlink(), links);
+    }
+}
+
+#[test]
+fn a_link_that_is_extracted_into_a_fileset_has_the_mode_of_a_link() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    make_fileset(&scratch, &server);
+    let archive = archived(&scratch, &server, &make_tree(&scratch, 4));
+    let extract = ["tar", "-x", "-f", text(&archive), "fileset://home"];
+    succeed(&mut penstock(&scratch, &server, &extract));
+    let mountpoint = scratch.folder("mnt");
+    let mount = ["mount", "fileset://home", text(&mountpoint)];
+    succeed(&mut penstock(&scratch, &server, &mount));
+    let link = fs::symlink_metadata(mountpoint.join("link")).unwrap();
+    succeed(&mut penstock(
+        &scratch,
+        &server,
+        &["umount", text(&mountpoint)],
+    ));
+    assert_eq!(link.mode() & 0o7777, 0o777);
+}
+
+#[test]
+fn a_file_that_an_archive_has_in_part_is_not_in_the_bucket() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let archive = archived(&scratch, &server, &make_tree(&scratch, 4));
+    let whole = fs::read(&archive).unwrap();
+    let cut = scratch.path("cut.tar");
+    fs::write(&cut, &whole[..10 << 20]).unwrap();
+    let url = format!("s3://{BUCKET}/x");
+    let extract = ["tar", "-x", "-f", text(&cut), &url];
+    let ended = run(&mut penstock(&scratch, &server, &extract));
+    assert!(
+        ended.code == Some(2) && ended.err.contains("cut off"),
+        "{ended:?}"
+    );
+    assert!(!keys(&scratch, &server, "x").contains("large"));
 }
 
 #[test]

@@ -23,6 +23,8 @@ use crate::{
 /// Rights of its owner and its group, which a file lends to who runs it.
 const SET_UID: u16 = 0o4000;
 const SET_GID: u16 = 0o2000;
+/// Rights that a symbolic link has on Linux, where nobody can change them.
+const LINK_PERMISSIONS: u16 = 0o777;
 
 /// A file of a volume.
 #[derive(Debug)]
@@ -291,6 +293,10 @@ impl Target for VolumeTarget {
         permissions: u16,
         is_taken: bool,
     ) -> io::Result<()> {
+        let permissions = match kind {
+            NewKind::Symlink(_) => LINK_PERMISSIONS,
+            _ => permissions,
+        };
         self.under_name(name, is_taken, &|under| {
             self.directory.make(under, kind, permissions).map(drop)
         })
