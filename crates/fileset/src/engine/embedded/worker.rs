@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 use super::{
     Tap,
-    disk::{Disk, is_full},
+    disk::Disk,
     log::Log,
     state::State,
     table::Tree,
@@ -167,13 +167,9 @@ impl Shared {
 
     /// Returns when the log has what was applied, or the disk has no room for it: then it has that later.
     pub(super) async fn log(&self) -> EngineResult<()> {
-        if !self.rotates.load(Ordering::SeqCst) {
-            match self.try_to_log() {
-                Ok(()) => return Ok(()),
-                Err(error) if is_full(&error) => return Ok(()),
-                // The worker finds out whether it is for good.
-                Err(_) => {}
-            }
+        // The worker finds out whether what fails is for good. While it writes the tree nobody else says that the log is full.
+        if !self.rotates.load(Ordering::SeqCst) && self.try_to_log().is_ok() {
+            return Ok(());
         }
         let sequence = self.read().sequence();
         match self.written(sequence).await {
