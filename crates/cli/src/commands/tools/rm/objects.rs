@@ -183,6 +183,7 @@ struct Named {
 /// Takes a path apart. Keys are taken as they are: a slash at the end, or two in a row, are part of them.
 fn named(text: &str) -> Outcome<Named> {
     if let StoreUrl::File { .. } = stores::parse(text)? {
+        refuse_ways_back(text)?;
         return Ok(named_directory(text));
     }
     let begin = text.find("://").map_or(0, |at| at + "://".len());
@@ -191,6 +192,17 @@ fn named(text: &str) -> Outcome<Named> {
         url: text[..end].to_owned(),
         key: text.get(end + 1..).unwrap_or_default().to_owned(),
     })
+}
+
+/// Refuses a directory whose path does not say where it is.
+fn refuse_ways_back(text: &str) -> Outcome {
+    match text.split(['/', '?']).any(|name| name == "..") {
+        true => Err(Failure::usage(
+            format!("`{text}` has `..` in its path, which no object has in its key"),
+            "write the path without it, as `realpath` shows it",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// The same of a bucket in a directory: `?prefix=` says where it ends. Else it is the nearest directory that is known to be
@@ -236,6 +248,14 @@ mod tests {
         assert_eq!(split("s3://bucket/a/"), pair("s3://bucket", "a/"));
         assert_eq!(split("s3://bucket//a?b"), pair("s3://bucket", "/a?b"));
         assert!(named("s3://").is_err() && named("file://a").is_err());
+    }
+
+    #[test]
+    fn a_way_back_in_the_path_of_a_directory_is_refused() {
+        for url in ["file:///b/../c", "file:///b/..", "file:///b/..?prefix=c"] {
+            assert!(named(url).is_err(), "{url}");
+        }
+        assert!(named("file:///b/..c").is_ok() && named("s3://bucket/../c").is_ok());
     }
 
     #[test]
