@@ -22,13 +22,7 @@ use bytes::BytesMut;
 use penstock_base::clock::{self, Instant};
 use tokio::sync::watch;
 
-use super::{
-    Tap,
-    disk::Disk,
-    log::Log,
-    state::State,
-    table::Tree,
-};
+use super::{Tap, disk::Disk, log::Log, state::State, table::Tree};
 use crate::engine::{Barrier, EngineError, EngineResult, embedded::Chunk, record::Tip};
 
 /// How long something that nobody waits for may be lost with the power.
