@@ -48,6 +48,8 @@ pub(super) const FOLD_GROUPS: usize = 512;
 #[derive(Debug, Default)]
 struct Queue {
     chunks: VecDeque<Chunk>,
+    /// Bytes of chunks, of which each operation brings one.
+    waiting: usize,
     /// Bytes of chunks, and of groups on their way.
     bytes: usize,
     /// When the first of the chunks came.
@@ -158,6 +160,7 @@ impl Shipping {
     pub(super) fn add(&self, chunk: Chunk) {
         let mut queue = self.queue.lock();
         queue.bytes += chunk.records.len();
+        queue.waiting += chunk.records.len();
         queue.chunks.push_back(chunk);
         queue.since.get_or_insert_with(clock::now);
         drop(queue);
@@ -168,11 +171,10 @@ impl Shipping {
     fn next_group(&self) -> Option<Group> {
         let mut queue = self.queue.lock();
         let before = queue.chunks.front()?.before;
-        let waiting: usize = queue.chunks.iter().map(|chunk| chunk.records.len()).sum();
         let is_late = queue
             .since
             .is_some_and(|since| since.elapsed() >= SHIP_INTERVAL);
-        if queue.wanted <= before.sequence && waiting < GROUP_MAX && !is_late {
+        if queue.wanted <= before.sequence && queue.waiting < GROUP_MAX && !is_late {
             return None;
         }
         queue.number += 1;
@@ -193,6 +195,7 @@ impl Shipping {
             group.last = chunk.last;
             group.records.push(chunk.records);
         }
+        queue.waiting -= bytes;
         queue.since = queue.chunks.front().map(|_| clock::now());
         Some(group)
     }
