@@ -418,7 +418,7 @@ struct Call3 {
 impl Call3 {
     async fn carry_out(self, request: Request) -> Reply {
         let expected = Cost::of(&request);
-        self.wait_for_turn(expected).await;
+        self.service.wait_for_turn(self.client, expected).await;
         let begun = clock::now();
         let received = request.content_received();
         let looks = request.effect() == Effect::None;
@@ -430,14 +430,6 @@ impl Call3 {
         metrics.answered(self.id.1, begun, (&reply, received));
         self.settle_cost(expected, reply.payload.len() as u64);
         reply
-    }
-
-    /// Waits as long as the target delivers no more.
-    async fn wait_for_turn(&self, expected: Cost) {
-        if let Some(pace) = &self.service.pace {
-            let waited = pace.pass(self.client, expected).await;
-            self.service.metrics.waited(waited);
-        }
     }
 
     /// Counts what a call cost that was expected to cost so much, and gives back what a READ beyond the end did not.
@@ -457,25 +449,46 @@ impl Call3 {
         Some(self.carry_out(request).await)
     }
 
-    /// The same unless it was carried out before: then with the answer that it had. A repeat of one that is still carried
-    /// out is not answered: a client takes whatever comes for the answer to both.
+    /// The answer of a call that is carried out once.
     async fn once(self, key: CallKey, request: Request) -> Option<Reply> {
-        let service = Arc::clone(&self.service);
-        match service.duplicates(request.effect()).arrive(key).await {
+        let (service, xid) = (Arc::clone(&self.service), self.id.0);
+        let duplicates = service.duplicates(request.effect());
+        let answer = self.carry_out(request);
+        service.once((duplicates, key), xid, answer).await
+    }
+}
+
+impl Service {
+    /// Waits as long as the target delivers no more to a client.
+    async fn wait_for_turn(&self, client: IpAddr, expected: Cost) {
+        if let Some(pace) = &self.pace {
+            let waited = pace.pass(client, expected).await;
+            self.metrics.waited(waited);
+        }
+    }
+
+    /// Carries a call out, unless it was carried out before: then it has the answer that it had. A repeat of one that is
+    /// still carried out is not answered: a client takes whatever comes for the answer to both.
+    async fn once(
+        &self,
+        (duplicates, key): (&Duplicates, CallKey),
+        xid: u32,
+        answer: impl Future<Output = Reply>,
+    ) -> Option<Reply> {
+        match duplicates.arrive(key).await {
             Arrival::First(running) => {
-                let reply = self.carry_out(request).await;
+                let reply = answer.await;
                 running.answered(reply.head.clone());
                 Some(reply)
             }
             Arrival::Repeat(head) => {
-                service.metrics.repeated.increment();
+                self.metrics.repeated.increment();
                 Some(Reply {
                     head,
                     payload: Payload::new(),
                 })
             }
             Arrival::Late => {
-                let xid = self.id.0;
                 debug!(xid, "a call that is still carried out was repeated");
                 None
             }

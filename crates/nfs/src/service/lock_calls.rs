@@ -11,7 +11,7 @@ use tracing::debug;
 
 use super::{Asked, Changing, Client, Service};
 use crate::{
-    duplicates::{Arrival, CallKey},
+    duplicates::CallKey,
     limits::LOCK_DEADLINE,
     protocol::{
         nlm4::{self, Request},
@@ -76,29 +76,15 @@ impl LockCall {
     }
 
     async fn once(self, key: CallKey, request: Request) -> Option<Reply> {
-        let service = Arc::clone(&self.service);
-        match service.lock_calls.arrive(key).await {
-            Arrival::First(running) => {
-                let reply = self.carry_out(request).await;
-                running.answered(reply.head.clone());
-                Some(reply)
-            }
-            Arrival::Repeat(head) => {
-                service.metrics.repeated.increment();
-                let payload = Payload::new();
-                Some(Reply { head, payload })
-            }
-            Arrival::Late => None,
-        }
+        let (service, xid) = (Arc::clone(&self.service), self.id.0);
+        let answer = self.carry_out(request);
+        service.once((&service.lock_calls, key), xid, answer).await
     }
 
     async fn carry_out(self, request: Request) -> Reply {
         let (service, (xid, procedure)) = (&self.service, self.id);
         let cost = Cost::of_lock_call(&request);
-        if let Some(pace) = &service.pace {
-            let waited = pace.pass(self.client, cost).await;
-            service.metrics.waited(waited);
-        }
+        service.wait_for_turn(self.client, cost).await;
         let begun = clock::now();
         let _changing = Changing::new(service);
         let mut out = Reply::begin(xid);
