@@ -374,12 +374,8 @@ pub async fn check(
         report.lost.insert(*object);
     }
     tracing::debug!(objects = there, "the bucket was listed");
-    query(engine, |reads| ranges::of(reads, &survey, &report.lost))
-        .await
-        .map(|damaged| {
-            report.damaged = damaged;
-            report
-        })
+    report.damaged = query(engine, |reads| ranges::of(reads, &survey, &report.lost)).await?;
+    Ok(report)
 }
 
 /// The same, and compares all bytes with their checksums. `transfer` reads through the spool.

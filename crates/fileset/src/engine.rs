@@ -39,7 +39,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 
 use self::layers::{Changes, Whole};
 pub use embedded::{EmbeddedEngine, EmbeddedSettings};
@@ -104,6 +104,14 @@ pub fn counter(value: Option<&Bytes>) -> i64 {
 /// Where a mark stands.
 pub fn mark(value: Option<&Bytes>) -> u64 {
     value.map_or(0, |value| u64::from_le_bytes(eight(value)))
+}
+
+/// The next key of all that could be.
+pub(crate) fn behind(key: &[u8]) -> Bytes {
+    let mut next = BytesMut::with_capacity(key.len() + 1);
+    next.put_slice(key);
+    next.put_u8(0);
+    next.freeze()
 }
 
 fn eight(value: &[u8]) -> [u8; 8] {

@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 
 use async_trait::async_trait;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use penstock_base::{ChecksumKind, FsResult, Summing, run_blocking};
 
 use super::{PAGE_BYTES, PAGE_KEYS};
 use crate::{
-    engine::{ALL, Engine, Frozen, Reads},
+    engine::{ALL, Engine, Frozen, Reads, behind},
     schema::{self, kind},
 };
 
@@ -46,9 +46,7 @@ impl Pages for FrozenPages {
         let Some((last, _)) = page.last() else {
             return Ok(None);
         };
-        let mut behind = BytesMut::from(&last[..]);
-        behind.put_u8(0);
-        self.from = behind.freeze();
+        self.from = behind(last);
         Ok(Some(page))
     }
 }

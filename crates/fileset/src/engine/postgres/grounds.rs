@@ -4,9 +4,8 @@ use std::{cell::RefCell, collections::BTreeSet, ops::Range};
 
 use bytes::Bytes;
 
-use super::known::behind;
 use crate::engine::{
-    EngineResult, Reads,
+    EngineResult, Reads, behind,
     layers::{Layer, Layered, Said, in_order, next},
 };
 

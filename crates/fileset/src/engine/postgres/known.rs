@@ -10,10 +10,10 @@ use std::{
     ops::{Bound, Range},
 };
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::engine::{
-    EngineError, EngineResult,
+    EngineError, EngineResult, behind,
     layers::{Changes, Layer, Said, in_order, next},
 };
 
@@ -209,14 +209,6 @@ impl Known {
         }
         Bytes::copy_from_slice(range.end)
     }
-}
-
-/// The next key of all that could be.
-pub(super) fn behind(key: &[u8]) -> Bytes {
-    let mut next = BytesMut::with_capacity(key.len() + 1);
-    next.put_slice(key);
-    next.put_u8(0);
-    next.freeze()
 }
 
 /// Where what may lie near a key ends: all that begins with the same byte.

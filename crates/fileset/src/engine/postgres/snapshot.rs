@@ -14,11 +14,10 @@ use bytes::Bytes;
 
 use super::{
     feed::News,
-    known::behind,
     session::{Connector, Page, Reader, Since},
     worker::PAGE_MAX,
 };
-use crate::engine::{EngineError, EngineResult, Query, Reads, Visitor, layers::in_order};
+use crate::engine::{EngineError, EngineResult, Query, Reads, Visitor, behind, layers::in_order};
 
 /// Keys that are wanted.
 struct Asked {

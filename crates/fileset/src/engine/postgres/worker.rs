@@ -21,13 +21,13 @@ use penstock_base::{
 use tokio::sync::{Notify, watch};
 
 use super::{
-    known::{Want, behind},
+    known::Want,
     pulse::{Life, Pulse},
     readers::Readers,
     session::{Batch, Connector, Outcome, Own, Since, Writer},
     state::{Fate, Mode, OPERATION_MAX, Ran, State},
 };
-use crate::engine::{EngineError, EngineResult, Operation, Query};
+use crate::engine::{EngineError, EngineResult, Operation, Query, behind};
 
 /// Bytes that may wait to be made durable; with more, operations wait.
 const WAITING_MAX: usize = 8 << 20;
