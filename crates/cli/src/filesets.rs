@@ -126,6 +126,22 @@ pub(crate) fn kept_options(name: &str, environment: &Environment) -> Vec<Given> 
 }
 
 impl Record {
+    /// What a machine knows of the file system of a label, in the store of this URL.
+    pub(crate) fn of(label: &Label, store: &str, options: BTreeMap<String, String>) -> Self {
+        Self {
+            version: label.version,
+            identity: label.identity.clone(),
+            store: store.to_owned(),
+            durability: label.durability,
+            encryption: label.encryption.clone(),
+            engine: label.engine.clone(),
+            engine_password_file: None,
+            generation: label.generation,
+            moved_from: None,
+            options,
+        }
+    }
+
     /// Fails unless its place in the bucket has the label of this file system: what another one stored is not ours.
     pub(crate) fn check_label(&self, label: Option<Label>) -> Outcome {
         match label {

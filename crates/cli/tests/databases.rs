@@ -16,7 +16,7 @@ use std::{
 };
 
 use server::{PASSWORD, Server};
-use support::{Scratch, run, succeed, wait_until};
+use support::{Ended, Scratch, run, succeed, wait_until};
 
 /// A machine of its own: another place for filesets.
 struct Machine<'a> {
@@ -46,6 +46,12 @@ impl<'a> Machine<'a> {
         let mut command = self.penstock(&["mount", "fileset://home"]);
         succeed(command.arg(&mountpoint).env("PGPASSWORD", PASSWORD));
         mountpoint
+    }
+
+    /// Says something of filesets, with the password.
+    fn told(&self, arguments: &[&str]) -> Ended {
+        let mut command = self.penstock(&["fileset"]);
+        run(command.args(arguments).env("PGPASSWORD", PASSWORD))
     }
 
     fn sessions(&self) -> Vec<serde_json::Value> {
@@ -264,10 +270,7 @@ fn a_damaged_fileset_is_whole_once_it_was_repaired_and_has_its_bytes() {
     fs::write(pair.one.join("other"), "another").unwrap();
     let inode = fs::metadata(pair.one.join("file")).unwrap().ino();
     pair.there.unmount(&pair.other);
-    let mut order = pair
-        .here
-        .penstock(&["fileset", "check", "home", "--repair"]);
-    let busy = run(order.env("PGPASSWORD", PASSWORD));
+    let busy = pair.here.told(&["check", "home", "--repair"]);
     assert!(busy.err.contains("in use"), "{busy:?}");
     pair.here.unmount(&pair.one);
     let schema =
@@ -278,8 +281,8 @@ fn a_damaged_fileset_is_whole_once_it_was_repaired_and_has_its_bytes() {
     ));
 
     let check = |more: &[&str]| {
-        let mut order = pair.here.penstock(&["fileset", "check", "home", "--data"]);
-        run(order.args(more).env("PGPASSWORD", PASSWORD))
+        let arguments = [&["check", "home", "--data"], more].concat();
+        pair.here.told(&arguments)
     };
     let found = check(&[]);
     assert_eq!(found.code, Some(1), "{found:?}");
@@ -363,10 +366,7 @@ fn a_fileset_moves_between_engines_and_comes_back_whole_after_kills() {
     let store = format!("file://{}", scratch.folder("bucket").display());
     let engine = format!("postgres://penstock@127.0.0.1:{}/postgres", server.port);
     let here = Machine::new(&scratch, "here");
-    let told = |arguments: &[&str]| {
-        let mut command = here.penstock(&["fileset"]);
-        run(command.args(arguments).env("PGPASSWORD", PASSWORD))
-    };
+    let told = |arguments: &[&str]| here.told(arguments);
     assert_eq!(told(&["create", "home", "--store", &store]).code, Some(0));
     let mountpoint = here.mount();
     for number in 0..300 {
@@ -447,41 +447,30 @@ fn a_dump_of_a_mounted_fileset_is_loaded_into_an_engine_of_another_kind() {
     let store = format!("file://{}", scratch.folder("bucket").display());
     let engine = format!("postgres://penstock@127.0.0.1:{}/postgres", server.port);
     let here = Machine::new(&scratch, "here");
-    let told = |machine: &Machine<'_>, arguments: &[&str]| {
-        let mut command = machine.penstock(&["fileset"]);
-        run(command.args(arguments).env("PGPASSWORD", PASSWORD))
-    };
     let place = ["--store", &store];
-    let made = told(
-        &here,
-        &["create", "home", "--store", &store, "--engine", &engine],
-    );
+    let made = here.told(&["create", "home", "--store", &store, "--engine", &engine]);
     assert_eq!(made.code, Some(0), "{made:?}");
     let other = Machine::new(&scratch, "other");
-    let attached = told(
-        &other,
-        &["attach", "home", "--store", &store, "--engine", &engine],
-    );
+    let attached = other.told(&["attach", "home", "--store", &store, "--engine", &engine]);
     assert_eq!(attached.code, Some(0), "{attached:?}");
     let mountpoint = here.mount();
     fs::write(mountpoint.join("kept"), "kept").unwrap();
     // Another machine makes dumps of what is mounted here.
     for _ in 0..3 {
-        let dumped = told(&other, &["dump", "home", "--keep", "2", "--json"]);
+        let dumped = other.told(&["dump", "home", "--keep", "2", "--json"]);
         assert_eq!(dumped.code, Some(0), "{dumped:?}");
         std::thread::sleep(std::time::Duration::from_millis(1100));
     }
-    let listed = told(&other, &["dump", "home", "--list", "--json"]);
+    let listed = other.told(&["dump", "home", "--list", "--json"]);
     let listed: serde_json::Value = serde_json::from_str(&listed.out).unwrap();
     assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
     // What is removed afterwards is there after the dump is loaded.
     fs::remove_file(mountpoint.join("kept")).unwrap();
     here.unmount(&mountpoint);
-    let gone = told(&here, &["gc", "home"]);
+    let gone = here.told(&["gc", "home"]);
     assert_eq!(gone.code, Some(0), "{gone:?}");
     let there = Machine::new(&scratch, "there");
-    let again = told(
-        &there,
+    let again = there.told(
         &[
             &["load", "home", "--from", "latest", "--engine", &engine],
             &place[..],
@@ -490,10 +479,8 @@ fn a_dump_of_a_mounted_fileset_is_loaded_into_an_engine_of_another_kind() {
     );
     assert!(again.err.contains("already"), "not empty: {again:?}");
     kill_loads(&there, &store);
-    let loaded = told(
-        &there,
-        &[&["load", "home", "--from", "latest", "--data"], &place[..]].concat(),
-    );
+    let loaded =
+        there.told(&[&["load", "home", "--from", "latest", "--data"], &place[..]].concat());
     assert_eq!(loaded.code, Some(0), "{loaded:?}");
     let mountpoint = there.mount();
     assert_eq!(fs::read_to_string(mountpoint.join("kept")).unwrap(), "kept");

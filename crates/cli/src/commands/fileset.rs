@@ -120,6 +120,29 @@ fn engine_arguments() -> [Arg; 2] {
     ]
 }
 
+/// What this machine has of the file system of this identity, if it has one of this name. Fails where that is another one.
+fn recorded(fileset: &Fileset, identity: &str) -> Outcome<Option<Record>> {
+    if !fileset.exists() {
+        return Ok(None);
+    }
+    let record = fileset.record()?;
+    match record.identity == identity {
+        true => Ok(Some(record)),
+        false => Err(Failure::usage(
+            format!("there is another fileset `{}` already", fileset.name),
+            "take another name, or see `penstock fileset list`",
+        )),
+    }
+}
+
+/// What a database outlives a machine for is in the bucket.
+fn not_local() -> Failure {
+    Failure::usage(
+        "with --engine data is durable in the bucket",
+        "leave --durability=local out",
+    )
+}
+
 /// The file with the password, as every directory finds it.
 fn password_file(matches: &ArgMatches) -> Outcome<Option<PathBuf>> {
     let path = matches.get_one::<PathBuf>("engine-password-file");

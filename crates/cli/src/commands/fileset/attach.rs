@@ -1,17 +1,15 @@
 //! `penstock fileset attach NAME --store URL`.
 
-use std::time::Duration;
-
 use clap::{ArgMatches, Command};
-use penstock_base::{ByteSize, Mutex, clock};
+use penstock_base::ByteSize;
 use penstock_fileset::{
     Durability, Label, LabelError,
     engine::{Engine, EngineError, PostgresEngine, Restoring, ShippedEngine, position},
 };
 
 use super::{
-    engine_arguments, failure, name_argument, named, password_file, store_argument,
-    with_store_options,
+    dump::progress, engine_arguments, failure, name_argument, named, password_file, recorded,
+    store_argument, with_store_options,
 };
 use crate::{
     command_line,
@@ -25,9 +23,6 @@ use crate::{
     options::{Scope, Values},
     output, stores,
 };
-
-/// How often the line that shows how far it is changes.
-const TELL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(super) fn command() -> Command {
     let command = Command::new("attach")
@@ -64,16 +59,9 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             source.keep(&mut options);
         }
         let record = Record {
-            version: label.version,
-            identity: label.identity.clone(),
-            store: url.clone(),
-            durability: label.durability,
-            encryption: label.encryption.clone(),
             engine: engine(matches, (&fileset, &label))?,
             engine_password_file,
-            generation: label.generation,
-            moved_from: None,
-            options,
+            ..Record::of(&label, url, options)
         };
         check_own(&fileset, &record, &look).await?;
         let fileset = fileset.at(label.generation);
@@ -133,18 +121,12 @@ async fn with_key(
 
 /// Refuses to put a file system in the place of another one, or of itself where this machine has it.
 async fn check_own(fileset: &Fileset, record: &Record, look: &Look) -> Outcome {
-    if !fileset.exists() {
+    let Some(before) = recorded(fileset, &record.identity)? else {
         return Ok(());
-    }
-    if fileset.record()?.identity != record.identity {
-        return Err(Failure::usage(
-            format!("there is another fileset `{}` already", fileset.name),
-            "take another name, or see `penstock fileset list`",
-        ));
-    }
+    };
     let is_of_use = match record.database() {
-        _ if fileset.record()?.generation != record.generation => false,
-        Some(_) => fileset.record()?.engine == record.engine,
+        _ if before.generation != record.generation => false,
+        Some(_) => before.engine == record.engine,
         None => is_whole_here(fileset, record, look).await?,
     };
     match is_of_use {
@@ -203,17 +185,9 @@ async fn is_whole_here(fileset: &Fileset, record: &Record, look: &Look) -> Outco
 }
 
 async fn fetch(fileset: &Fileset, label: &Label, look: &Look) -> Outcome {
-    let told = Mutex::new(None);
-    let tell = |restoring: Restoring| {
-        let mut told = told.lock();
-        let now = clock::now();
-        if told.is_none_or(|told| now.duration_since(told) >= TELL_INTERVAL) {
-            *told = Some(now);
-            let Restoring { bytes, total } = restoring;
-            let line = format!("{} of {} of metadata", ByteSize(bytes), ByteSize(total));
-            output::draw(Some(&line));
-        }
-    };
+    let tell = progress(|Restoring { bytes, total }| {
+        format!("{} of {} of metadata", ByteSize(bytes), ByteSize(total))
+    });
     let settings = fileset.shipped(&label.identity, super::MEMORY, &look.store)?;
     let attached = ShippedEngine::attach(&settings, &tell).await;
     output::draw(None);

@@ -15,7 +15,7 @@ use penstock_object::{
 use penstock_vfs::Identity;
 
 use super::{
-    engine_arguments, failure, name_argument, named, password_file, store_argument,
+    engine_arguments, failure, name_argument, named, not_local, password_file, store_argument,
     with_store_options,
 };
 use crate::{
@@ -84,16 +84,8 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         };
         let key = encrypt(&mut label, &mut options, &values).await?;
         let record = Record {
-            version: label.version,
-            identity: label.identity.clone(),
-            store: url.clone(),
-            durability,
-            encryption: label.encryption.clone(),
-            engine: label.engine.clone(),
             engine_password_file: password_file,
-            generation: 0,
-            moved_from: None,
-            options,
+            ..Record::of(&label, url, options)
         };
         fileset.make(environment)?;
         if address.is_none() {
@@ -153,10 +145,7 @@ fn durability(matches: &ArgMatches, has_database: bool) -> Outcome<Durability> {
         Some("store") => Ok(Durability::Store),
         _ if !has_database => Ok(Durability::Local),
         _ if !said => Ok(Durability::Store),
-        _ => Err(Failure::usage(
-            "with --engine data is durable in the bucket",
-            "leave --durability=local out",
-        )),
+        _ => Err(not_local()),
     }
 }
 

@@ -17,8 +17,8 @@ use penstock_transfer::Transfer;
 use serde::Serialize;
 
 use super::{
-    dump::progress, engine_arguments, failure, name_argument, named, password_file, store_argument,
-    with_store_options,
+    dump::progress, engine_arguments, failure, name_argument, named, not_local, password_file,
+    recorded, store_argument, with_store_options,
 };
 use crate::{
     command_line,
@@ -163,16 +163,8 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         let head = verified(&place).await.map_err(told)?;
         let label = label(&fileset, &look, (&head, matches)).await?;
         let record = Record {
-            version: label.version,
-            identity: label.identity.clone(),
-            store: url.clone(),
-            durability: label.durability,
-            encryption: label.encryption.clone(),
-            engine: label.engine.clone(),
             engine_password_file: password_file(matches)?,
-            generation: label.generation,
-            moved_from: None,
-            options,
+            ..Record::of(&label, url, options)
         };
         let way = (&look, &bucket);
         load(
@@ -252,12 +244,7 @@ async fn label(
     let newest = there.unwrap_or_else(|| head.label.clone());
     let engine = matches.get_one::<String>("engine").cloned();
     let durability = match matches.get_one::<String>("durability").map(String::as_str) {
-        Some("local") if engine.is_some() => {
-            return Err(Failure::usage(
-                "with --engine data is durable in the bucket",
-                "leave --durability=local out",
-            ));
-        }
+        Some("local") if engine.is_some() => return Err(not_local()),
         _ if engine.is_some() => Durability::Store,
         Some("local") => Durability::Local,
         Some(_) => Durability::Store,
@@ -275,17 +262,8 @@ async fn label(
 
 /// The generation that an attempt before this one came to, if there was one; fails where another file system is.
 fn begun(fileset: &Fileset, identity: &str, next: u64) -> Outcome<u64> {
-    if !fileset.exists() {
-        return Ok(next);
-    }
-    let record = fileset.record()?;
-    if record.identity != identity {
-        return Err(Failure::usage(
-            format!("there is another fileset `{}` already", fileset.name),
-            "take another name, or see `penstock fileset list`",
-        ));
-    }
-    Ok(record.generation.max(next - 1))
+    let before = recorded(fileset, identity)?;
+    Ok(before.map_or(next, |record| record.generation.max(next - 1)))
 }
 
 async fn load(
