@@ -47,6 +47,14 @@ impl Fileset {
         run_within(PATIENCE, &mut command).expect_success();
     }
 
+    /// Brings it up from the latest dump in its bucket.
+    #[track_caller]
+    pub fn load_latest(&self) {
+        let mut command = self.bucket.command_on("fileset", "load");
+        command.args([&self.name, "--store", &self.store(), "--from", "latest"]);
+        run_within(PATIENCE, &mut command).expect_success();
+    }
+
     /// Another file system takes its place in the bucket.
     pub fn replace_label(&self) {
         let label = r#"{"version":1,"identity":"0000000000000000","name":"another"}"#;

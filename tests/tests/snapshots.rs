@@ -8,7 +8,9 @@ use std::{
     os::unix::fs::{MetadataExt, symlink},
 };
 
-use penstock_tests::Fileset;
+use penstock_tests::{Fileset, Patience};
+
+const PATIENCE: Patience = Patience::seconds(60);
 
 /// What `list --json` says.
 #[track_caller]
@@ -104,4 +106,51 @@ fn a_snapshot_is_taken_and_removed_while_nobody_has_the_fileset() {
         (&0.into(), &0.into())
     );
     assert!(listed(&fileset).is_empty());
+}
+
+#[test]
+fn scheduled_snapshots_and_dumps_are_made_by_the_mount_and_a_dump_brings_the_fileset_back() {
+    let fileset = Fileset::new("snapshot-schedule");
+    let nothing = fileset.run("schedule", &[]).expect_success();
+    assert_eq!(nothing.stdout, "nothing is done by itself\n");
+    let set = fileset.run("schedule", &["--monthly=3"]).expect_success();
+    assert_eq!(set.stdout, "JOB      KEEP\nmonthly  3\n");
+    let mount = fileset.mount();
+    // One that was set before is done when it is mounted, and one that is set now at once.
+    PATIENCE.until("a snapshot", || !listed(&fileset).is_empty());
+    fs::write(mount.join("file"), b"small, and on this disk").unwrap();
+    let set = fileset
+        .run("schedule", &["--dumps=2", "--json"])
+        .expect_success();
+    let set: serde_json::Value = serde_json::from_str(&set.stdout).unwrap();
+    assert_eq!(set, serde_json::json!({"monthly": 3, "dumps": 2}));
+    let dumps = || {
+        let listed = fileset.run("dump", &["--list", "--json"]).expect_success();
+        serde_json::from_str::<Vec<serde_json::Value>>(&listed.stdout).unwrap()
+    };
+    PATIENCE.until("a dump", || !dumps().is_empty());
+    let dump = dumps()[0]["name"].as_str().unwrap().to_owned();
+    let names = listed(&fileset);
+    let names: Vec<_> = names
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    assert!(
+        names[0].starts_with("monthly-2") && names[1] == format!("dump-{dump}"),
+        "{names:?}"
+    );
+    let refused = fileset.run("schedule", &["--daily=-1"]);
+    assert!(!refused.succeeded());
+    mount.unmount();
+    fileset.run("check", &["--data"]).expect_success();
+    fileset
+        .run("destroy", &["--yes", "--local-only"])
+        .expect_success();
+    fileset.load_latest();
+    let mount = fileset.mount();
+    assert_eq!(
+        fs::read(mount.join("file")).unwrap(),
+        b"small, and on this disk"
+    );
+    mount.unmount();
 }

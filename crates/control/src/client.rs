@@ -1,13 +1,14 @@
 //! The side that asks.
 
 use std::{
+    collections::BTreeMap,
     io::{self, BufRead, BufReader, Read, Write},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use penstock_base::clock;
+use penstock_base::clock::{self, Instant};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use crate::{
@@ -81,6 +82,17 @@ impl Connection {
             return Ok(None);
         }
         Ok(Some(serde_json::from_str(&line)?))
+    }
+
+    /// The next answer of a mount that is at work, and may be silent until then.
+    fn patient_reply(&mut self, until: Instant) -> io::Result<Reply> {
+        loop {
+            match self.next_reply() {
+                Ok(reply) => return reply.ok_or_else(|| io::ErrorKind::InvalidData.into()),
+                Err(error) if is_silence(&error) && clock::now() < until => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 
@@ -175,20 +187,32 @@ pub fn snapshots(
     patience: Duration,
 ) -> io::Result<Result<Vec<SnapshotItem>, Refusal>> {
     let mut connection = Connection::open(socket, &Request::Snapshots { order })?;
-    let (mut all, begun) = (Vec::new(), clock::now());
+    let (mut all, until) = (Vec::new(), clock::now() + patience);
     loop {
-        match connection.next_reply() {
-            Ok(Some(Reply::Snapshots { items, more })) => {
+        match connection.patient_reply(until)? {
+            Reply::Snapshots { items, more } => {
                 all.extend(items);
                 if !more {
                     return Ok(Ok(all));
                 }
             }
-            Ok(Some(Reply::Refused(refusal))) => return Ok(Err(refusal)),
-            Err(error) if is_silence(&error) && begun.elapsed() < patience => {}
-            Err(error) => return Err(error),
-            Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
+            Reply::Refused(refusal) => return Ok(Err(refusal)),
+            _ => return Err(io::ErrorKind::InvalidData.into()),
         }
+    }
+}
+
+/// Changes what the fileset of a mount does by itself, and returns what is so then.
+pub fn schedule(
+    socket: &Path,
+    changes: BTreeMap<String, u32>,
+    patience: Duration,
+) -> io::Result<Result<BTreeMap<String, u32>, Refusal>> {
+    let mut connection = Connection::open(socket, &Request::Schedule { changes })?;
+    match connection.patient_reply(clock::now() + patience)? {
+        Reply::Schedule { keep } => Ok(Ok(keep)),
+        Reply::Refused(refusal) => Ok(Err(refusal)),
+        _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 

@@ -40,6 +40,11 @@ pub enum Request {
         #[serde(flatten)]
         order: SnapshotOrder,
     },
+    /// Changes of what a fileset does by itself, and what is so then: [`Reply::Schedule`] or [`Reply::Refused`].
+    Schedule {
+        /// Jobs with how many of each are to be kept; 0 ends one. Others are as before.
+        changes: BTreeMap<String, u32>,
+    },
 }
 
 /// What is to be done with snapshots.
@@ -96,6 +101,11 @@ pub enum Reply {
         items: Vec<SnapshotItem>,
         /// Whether another reply follows.
         more: bool,
+    },
+    /// What a fileset does by itself.
+    Schedule {
+        /// Jobs with how many of each are kept.
+        keep: BTreeMap<String, u32>,
     },
     /// Some of what waits to be saved, what waits longest first.
     Unsaved {

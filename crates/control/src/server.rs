@@ -1,6 +1,7 @@
 //! The side that answers, inside the mount's process.
 
 use std::{
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -67,6 +68,9 @@ pub trait Daemon: Send + Sync + 'static {
 
     /// Carries an order about snapshots out, and tells those that it is about. May block the thread.
     fn snapshots(&self, order: &SnapshotOrder) -> Result<Vec<SnapshotItem>, Refusal>;
+
+    /// Changes what a fileset does by itself, and tells what is so then. May block the thread.
+    fn schedule(&self, changes: &BTreeMap<String, u32>) -> Result<BTreeMap<String, u32>, Refusal>;
 }
 
 /// Who answers and who obeys.
@@ -166,6 +170,12 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
         Ok(Request::Snapshots { order }) => {
             match run_blocking(|| duties.daemon.snapshots(&order)) {
                 Ok(items) => return tell_snapshots(output, items).await,
+                Err(refusal) => Reply::Refused(refusal),
+            }
+        }
+        Ok(Request::Schedule { changes }) => {
+            match run_blocking(|| duties.daemon.schedule(&changes)) {
+                Ok(keep) => Reply::Schedule { keep },
                 Err(refusal) => Reply::Refused(refusal),
             }
         }
@@ -279,6 +289,19 @@ mod tests {
                 bytes: 2,
                 removing: false,
             }])
+        }
+
+        fn schedule(
+            &self,
+            changes: &BTreeMap<String, u32>,
+        ) -> Result<BTreeMap<String, u32>, Refusal> {
+            match changes.is_empty() {
+                true => Err(Refusal {
+                    cause: "there is no schedule".to_owned(),
+                    remedy: String::new(),
+                }),
+                false => Ok(changes.clone()),
+            }
         }
 
         fn unsaved(&self) -> Vec<UnsavedItem> {
@@ -475,6 +498,17 @@ mod tests {
         assert_eq!(taken.expect("it was taken")[0].name, "daily");
         let refused = ask(SnapshotOrder::List).expect("answered");
         assert_eq!(refused.expect_err("none").cause, "there is no snapshot");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_schedule_is_set_and_refused() {
+        let bed = Bed::new();
+        let (_server, _orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
+        let ask = |changes| client::schedule(&bed.socket(), changes, CLIENT_DEADLINE);
+        let daily = BTreeMap::from([("daily".to_owned(), 7)]);
+        assert_eq!(ask(daily.clone()).expect("answered"), Ok(daily));
+        let refused = ask(BTreeMap::new()).expect("answered");
+        assert_eq!(refused.expect_err("none").cause, "there is no schedule");
     }
 
     #[tokio::test(flavor = "multi_thread")]

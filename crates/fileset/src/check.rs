@@ -138,6 +138,7 @@ impl Survey {
             | schema::EPOCH
             | schema::GENERATION
             | schema::LOADING => {}
+            schema::SCHEDULE => schema::Schedule::decode(value).map(drop)?,
             schema::FILES => self.files = counter(Some(value)),
             schema::BYTES => self.bytes = counter(Some(value)),
             [kind::OBJECT, ..] => {

@@ -9,10 +9,8 @@ use std::{
 use penstock_base::{FsResult, clock};
 
 use crate::{
-    Label,
     garbage::{LEAK_GRACE, Sweep, collect, delete_garbage, sweep_bucket},
     snapshots,
-    usage::{format_of, generation_of},
     volume::Parts,
 };
 
@@ -64,38 +62,17 @@ pub(crate) async fn run(parts: Weak<Parts>) {
         }
         if clock::now() >= next_sweep {
             next_sweep = clock::now() + SWEEP_INTERVAL;
-            if is_elected(&parts).await {
+            if parts.is_elected().await {
                 sweep(&parts).await;
             }
         }
     }
 }
 
-/// Whether this machine looks through the bucket: where several have the file system, one of them does.
-async fn is_elected(parts: &Parts) -> bool {
-    match &parts.machines {
-        Some(machines) => machines.is_first().await.unwrap_or(false),
-        None => true,
-    }
-}
-
-/// Whether the bucket holds this file system and not another one by now, whose objects would look like leaked ones.
-async fn holds_ours(parts: &Parts) -> bool {
-    let Ok(format) = format_of(&*parts.engine).await else {
-        return false;
-    };
-    let Ok(generation) = generation_of(&*parts.engine).await else {
-        return false;
-    };
-    let label = Label::read(&**parts.objects.transfer().store()).await;
-    label.is_ok_and(|label| label.is_of(&format, generation))
-}
-
 async fn sweep(parts: &Parts) {
-    if !holds_ours(parts).await {
-        tracing::warn!(
-            "the bucket does not say that it holds this file system: it is not looked through"
-        );
+    // The objects of another one would look like leaked ones.
+    if let Err(error) = parts.label().await {
+        tracing::warn!(%error, "the bucket is not looked through");
         return;
     }
     let how = Sweep {

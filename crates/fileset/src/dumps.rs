@@ -19,6 +19,7 @@
 mod bucket;
 mod carrying;
 mod format;
+mod making;
 mod pages;
 
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,7 @@ pub use self::{
     bucket::{DumpObject, DumpObjectSource, Kept, list, remove},
     carrying::{Carried, carry},
     format::{Reading, Sink, Source, Summary, write},
+    making::{Made, Making, NewDump},
     pages::{Digest, FrozenPages, Page, Pages},
 };
 use crate::Label;

@@ -15,6 +15,7 @@
 //! | [`garbage`] | objects that no file needs |
 //! | [`dumps`] | all keys in one stream of bytes, and from one engine into another |
 //! | [`snapshots`] | the tree as it was, and what is kept for that |
+//! | [`schedule`] | snapshots and dumps that are made at their times |
 //!
 //! The order that keeps a file system whole: bytes go into the bucket first, then the metadata refers to them, then
 //! the metadata is synced, then somebody is told; and an object is deleted only when it is durable that nothing
@@ -37,6 +38,7 @@ mod listings;
 mod machines;
 mod numbers;
 mod operations;
+pub mod schedule;
 mod schema;
 pub mod snapshots;
 mod uploads;

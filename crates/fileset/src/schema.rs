@@ -21,6 +21,7 @@
 //! | `N` | a mark: the last inode that was given out |
 //! | `W` | a mark: how often leaked objects were deleted |
 //! | `Q` | how often it was brought to another engine: eight bytes, absent for never |
+//! | `J` | what is done by itself, and when it was done last ([`Schedule`]) |
 //! | `Z` | how far keys were brought here from elsewhere, until all are ([`crate::dumps`]) |
 //! | `U` `f`, `U` `b` | counters: files, and bytes that they occupy |
 //! | `E` | the latest snapshot, if there is one ([`Epoch`]) |
@@ -39,6 +40,7 @@ mod codec;
 mod format;
 mod locks;
 mod node;
+mod schedule;
 mod sessions;
 mod snapshot;
 
@@ -46,6 +48,8 @@ pub(crate) use chunk::{Chunk, Extent, FOLD_FIRST_AT, GRAIN, Stored, UseChange};
 pub use format::{BLOCK_SIZE, FORMAT_VERSION, Format};
 pub(crate) use locks::{FileLocks, locks};
 pub(crate) use node::{Entry, Node, ObjectUse};
+pub use schedule::Job;
+pub(crate) use schedule::{SCHEDULE, Schedule};
 pub(crate) use sessions::{
     decode_session, encode_session, holder, holder_in, of_holders, writer, writer_in,
 };

@@ -107,7 +107,8 @@ fn check_directory(transaction: &dyn Transaction, condition: Option<&Condition>)
     condition.check(&operations::directory_attributes(&trees, SNAPSHOTS)?)
 }
 
-fn take_now(
+/// Takes one in an operation.
+pub(crate) fn take_now(
     transaction: &mut dyn Transaction,
     name: &FileName,
     now: SystemTime,

@@ -27,6 +27,8 @@ use crate::{
 const IDLE: Duration = Duration::from_secs(60);
 /// Between looks at uploads that somebody else makes.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long a dump waits for what it refers to.
+const SEND_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// Works until the volume is gone.
 pub(crate) async fn run(parts: Weak<Parts>) {
@@ -78,6 +80,22 @@ pub(crate) async fn drain(parts: &Parts) -> FsResult<()> {
             None => clock::sleep(LOOK).await,
         }
     }
+}
+
+/// Returns when the bucket has all that is on this disk alone now and is needed. Fails if that takes too long.
+pub(crate) async fn sent(parts: &Parts) -> FsResult<()> {
+    let Some(spool) = parts.objects.waiting() else {
+        return Ok(());
+    };
+    let waiting = spool.objects();
+    let gone = async {
+        while waiting.iter().any(|object| spool.has(*object)) {
+            clock::sleep(LOOK).await;
+        }
+    };
+    let late = "bytes that are on this disk alone could not be sent in time".to_owned();
+    let sent = clock::deadline(SEND_WAIT, gone).await;
+    sent.map_err(|_| FsError::TimedOut(late))
 }
 
 async fn upload(parts: &Parts, spool: &Spool, due: &Due) -> FsResult<()> {

@@ -37,6 +37,7 @@ use crate::{
     machines::{Machines, VolumeLocks},
     numbers::Numbers,
     operations::{self, Asked, Attribute, LINKS_MAX, Making, NewFile, Place, Renaming},
+    schedule::Scheduler,
     schema,
     snapshots::{check_changeable, look},
     uploads,
@@ -60,6 +61,7 @@ pub struct FilesetVolume {
     numbers: Numbers,
     listings: Listings,
     locks: VolumeLocks,
+    scheduler: Scheduler,
     /// Another one each time: what was only accepted is lost with the process.
     epoch: u64,
     /// Of the file system: part of the numbers that outlive a mount.
@@ -553,6 +555,7 @@ impl Volume for FilesetVolume {
     }
 
     async fn shut_down(&self) -> Vec<(String, FsError)> {
+        self.scheduler.end().await;
         self.parts.files.end_folding().await;
         let failed = self.parts.files.save_all().await;
         let failed = failed.into_iter();

@@ -1,4 +1,4 @@
-//! `penstock fileset create|attach|list|info|check|gc|snapshot|sessions|dump|load|move|rekey|destroy`: the life of a file system.
+//! `penstock fileset create|attach|list|info|check|gc|snapshot|schedule|sessions|dump|load|move|rekey|destroy`: the life of a file system.
 
 mod attach;
 mod check;
@@ -11,10 +11,11 @@ mod list;
 mod load;
 mod moving;
 mod rekey;
+pub(crate) mod schedule;
 mod sessions;
 pub(crate) mod snapshot;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_base::{FsError, FsResult};
@@ -24,11 +25,13 @@ use penstock_object::Store;
 use crate::{
     command_line,
     commands::listing::{self, Look},
+    control::client::{self, Found},
     encryption::{self, Known},
     environment::Environment,
     failure::{Failure, Outcome},
     filesets::{self, Company, Fileset, OpenedFileset, Record},
     options::{Scope, Values},
+    places,
 };
 
 /// Bytes of memory that a command's engine may use.
@@ -56,6 +59,7 @@ pub(crate) fn command() -> Command {
         .subcommand(check::command())
         .subcommand(gc::command())
         .subcommand(snapshot::command())
+        .subcommand(schedule::command())
         .subcommand(sessions::command())
         .subcommand(dump::command())
         .subcommand(load::command())
@@ -73,6 +77,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         Some(("check", matches)) => check::run(matches, environment),
         Some(("gc", matches)) => gc::run(matches, environment),
         Some(("snapshot", matches)) => snapshot::run(matches, environment),
+        Some(("schedule", matches)) => schedule::run(matches, environment),
         Some(("sessions", matches)) => sessions::run(matches, environment),
         Some(("dump", matches)) => dump::run(matches, environment),
         Some(("load", matches)) => load::run(matches, environment),
@@ -205,6 +210,23 @@ async fn opened(
     let bucket = readable(fileset, record, way).await?;
     let ways = (&bucket, Arc::clone(&bucket));
     fileset.open(record, (MEMORY, company), ways).await
+}
+
+/// The mount that has a fileset open, if one has.
+fn mount_of(fileset: &Fileset, environment: &Environment) -> Option<Found> {
+    let place = places::sockets(environment);
+    client::of_process(&place, fileset.user()?)
+}
+
+/// Why a mount was not heard of.
+fn silence(fileset: &Fileset, error: &io::Error) -> Failure {
+    Failure::new(
+        format!(
+            "the mount of fileset `{}` does not answer: {error}",
+            fileset.name
+        ),
+        "see `penstock stats`; what it was asked to do may be done yet",
+    )
 }
 
 /// What came of the work with an engine, which ends with it.

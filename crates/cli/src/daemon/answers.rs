@@ -1,13 +1,14 @@
 //! What the process of a mount answers those who ask through its socket.
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, OnceLock},
     time::UNIX_EPOCH,
 };
 
 use penstock_base::{
-    FsResult,
+    FsError, FsResult,
     clock::{self, Instant},
     metrics::Sample,
 };
@@ -16,7 +17,7 @@ use tokio::runtime::Handle;
 
 use super::{Plan, stage::Stage};
 use crate::{
-    commands::fileset::snapshot,
+    commands::fileset::{schedule, snapshot},
     control::{
         Memory, Metric, Refusal, SnapshotItem, SnapshotOrder, Status, Unsaved, UnsavedItem,
         UnsavedKind, protocol::Dropped, server,
@@ -51,6 +52,22 @@ impl Answers {
             begun: clock::now(),
             volume: OnceLock::new(),
         })
+    }
+
+    fn fileset(&self) -> Result<&Arc<FilesetVolume>, Refusal> {
+        let volume = self.volume.get();
+        let fileset = volume.and_then(|volume| volume.fileset.as_ref());
+        fileset.ok_or_else(|| Refusal {
+            cause: "what is mounted is no fileset, or not open yet".to_owned(),
+            remedy: "see `penstock stats`".to_owned(),
+        })
+    }
+}
+
+fn refusal(error: &FsError) -> Refusal {
+    Refusal {
+        cause: error.to_string(),
+        remedy: "the mount's log says more".to_owned(),
     }
 }
 
@@ -136,21 +153,21 @@ impl server::Daemon for Answers {
     }
 
     fn snapshots(&self, order: &SnapshotOrder) -> Result<Vec<SnapshotItem>, Refusal> {
-        let volume = self.volume.get();
-        let Some(fileset) = volume.and_then(|volume| volume.fileset.as_ref()) else {
-            return Err(Refusal {
-                cause: "what is mounted is no fileset, or not open yet".to_owned(),
-                remedy: "see `penstock stats`".to_owned(),
-            });
-        };
-        let done = Handle::current().block_on(ordered(fileset, order));
+        let done = Handle::current().block_on(ordered(self.fileset()?, order));
         done.map_err(|error| {
-            let (cause, remedy) = snapshot::refusal(order, &error).unwrap_or_else(|| {
-                let remedy = "the mount's log says more".to_owned();
-                (error.to_string(), remedy)
-            });
-            Refusal { cause, remedy }
+            let known = snapshot::refusal(order, &error);
+            known.map_or_else(
+                || refusal(&error),
+                |(cause, remedy)| Refusal { cause, remedy },
+            )
         })
+    }
+
+    fn schedule(&self, changes: &BTreeMap<String, u32>) -> Result<BTreeMap<String, u32>, Refusal> {
+        let setting = self.fileset()?.set_schedule(schedule::understood(changes));
+        let keep = Handle::current().block_on(setting);
+        keep.map(|keep| schedule::told(&keep))
+            .map_err(|error| refusal(&error))
     }
 
     fn unsaved(&self) -> Vec<UnsavedItem> {

@@ -168,6 +168,11 @@ impl Spool {
         (*self.bytes.borrow(), objects)
     }
 
+    /// What is not in the bucket yet.
+    pub(crate) fn objects(&self) -> Vec<ObjectId> {
+        self.state.lock().names()
+    }
+
     /// Whether this object is here.
     pub(crate) fn has(&self, object: ObjectId) -> bool {
         self.state.lock().file(object).is_some()

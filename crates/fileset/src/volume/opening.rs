@@ -17,6 +17,7 @@ use crate::{
     machines::{Machines, VolumeLocks},
     numbers::Numbers,
     operations,
+    schedule::Scheduler,
     schema::Format,
     snapshots::Preserving,
     uploads,
@@ -87,6 +88,7 @@ impl FilesetVolume {
         tokio::spawn(uploads::run(Arc::downgrade(&parts)));
         Ok(Arc::new(Self {
             locks: VolumeLocks::new(&parts),
+            scheduler: Scheduler::start(Arc::downgrade(&parts)),
             parts,
             numbers: Numbers::default(),
             listings: Listings::default(),

@@ -1,17 +1,22 @@
 //! What the parts of a volume share, and what follows from there being other machines.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use penstock_base::FsResult;
+use penstock_base::{FsError, FsResult, clock};
 use penstock_vfs::{HandleId, Inode};
 
 use crate::{
+    Label,
     data::Objects,
     files::{Files, Handle},
     held::Held,
     machines::Machines,
     snapshots::Preserving,
+    usage::{format_of, generation_of},
 };
+
+/// How long a snapshot waits until what is pending of open files is saved.
+const SAVE_WAIT: Duration = Duration::from_secs(60);
 
 /// What the parts of a volume share.
 #[derive(Debug)]
@@ -66,5 +71,34 @@ impl Parts {
         let handle = self.files.handle(id)?;
         self.used(handle.file.inode, id);
         Ok(handle)
+    }
+
+    /// Saves what is pending of all files. Fails if something cannot be saved, or not in a minute.
+    pub(crate) async fn save_pending(&self) -> FsResult<()> {
+        let saved = clock::deadline(SAVE_WAIT, self.files.save_all()).await;
+        let late = |_| FsError::TimedOut("what is pending could not be saved in time".to_owned());
+        match saved.map_err(late)?.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether this machine does what one of those has to do that have the file system.
+    pub(crate) async fn is_elected(&self) -> bool {
+        match &self.machines {
+            Some(machines) => machines.is_first().await.unwrap_or(false),
+            None => true,
+        }
+    }
+
+    /// The label in the bucket. Fails if that is of another file system by now.
+    pub(crate) async fn label(&self) -> FsResult<Label> {
+        let format = format_of(&*self.engine).await?;
+        let generation = generation_of(&*self.engine).await?;
+        let label = Label::read(&**self.objects.transfer().store()).await;
+        let label = label.ok().filter(|label| label.is_of(&format, generation));
+        label.ok_or_else(|| {
+            FsError::Io("the bucket does not say that it holds this file system".to_owned())
+        })
     }
 }

@@ -1,8 +1,6 @@
 //! Snapshots through the doors: `mkdir` and `rmdir` in the directory of all snapshots, and what is in the way of changes.
 
-use std::time::Duration;
-
-use penstock_base::{FileName, FsError, FsResult, clock};
+use penstock_base::{FileName, FsError, FsResult};
 use penstock_vfs::{
     AccessMask, Change, Dentry, HandleId, Identity, Inode, Made, New, NewKind, RemoveKind, Volume,
     permission,
@@ -11,12 +9,10 @@ use penstock_vfs::{
 use super::FilesetVolume;
 use crate::{
     operations::{self, Condition},
+    schedule::{self, Keep},
     schema::{SNAPSHOTS, SNAPSHOTS_NAME, in_snapshot, is_in_snapshot},
     snapshots::{self, Holding, Snapshot, check_changeable},
 };
-
-/// How long a snapshot waits until what is pending of open files is saved.
-const SAVE_WAIT: Duration = Duration::from_secs(60);
 
 impl FilesetVolume {
     /// Takes a snapshot, after what is pending of all files is saved. It is durable when this returns. Fails if something
@@ -26,11 +22,7 @@ impl FilesetVolume {
     }
 
     async fn take_if(&self, name: &FileName, condition: Option<Condition>) -> FsResult<Snapshot> {
-        let saved = clock::deadline(SAVE_WAIT, self.parts.files.save_all()).await;
-        let late = |_| FsError::TimedOut("what is pending could not be saved in time".to_owned());
-        if let Some((_, error)) = saved.map_err(late)?.into_iter().next() {
-            return Err(error);
-        }
+        self.parts.save_pending().await?;
         snapshots::take_if(&*self.parts.engine, name, condition).await
     }
 
@@ -52,6 +44,13 @@ impl FilesetVolume {
             snapshots::list(engine).await?,
             snapshots::holding(engine).await?,
         ))
+    }
+
+    /// Changes what is done by itself, and does at once what is due: see [`schedule::set`].
+    pub async fn set_schedule(&self, changes: Keep) -> FsResult<Keep> {
+        let keep = schedule::set(&*self.parts.engine, changes).await?;
+        self.scheduler.look();
+        Ok(keep)
     }
 
     /// Whether a name is, or would be, that of a snapshot.

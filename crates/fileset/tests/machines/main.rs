@@ -12,5 +12,6 @@ mod ground;
 mod locks;
 mod model;
 mod orphans;
+mod schedule;
 #[path = "../support/mod.rs"]
 mod support;

@@ -6,28 +6,26 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, UNIX_EPOCH},
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_base::{
-    BufferPool, ByteSize, FsError, FsResult, MemoryBudget, Mutex, clock, random, run_blocking,
+    BufferPool, ByteSize, FsError, FsResult, MemoryBudget, Mutex, clock, run_blocking,
 };
 use penstock_fileset::{
     Label, LabelError,
-    dumps::{self, DumpObject, FrozenPages, Head, Sink, Summary},
+    dumps::{self, FrozenPages, Head, Making, NewDump, Sink, Summary},
     engine::Engine,
-    snapshots,
 };
 use penstock_object::Store;
 use penstock_transfer::Transfer;
 use serde::Serialize;
 
 use super::{
-    closed, failure, fileset_values, name_argument, named, opened, readable, snapshot,
-    with_store_options,
+    closed, failure, fileset_values, name_argument, named, opened, readable, with_store_options,
 };
 use crate::{
     command_line,
@@ -40,8 +38,6 @@ use crate::{
     output, text_table,
 };
 
-/// What the name of the snapshot begins with that keeps the objects of a dump.
-const SNAPSHOT: &str = "dump-";
 /// How often the line that shows how far it is changes.
 const TELL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -122,12 +118,12 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         let opened = opened(&fileset, &record, way, Company::Others).await?;
         check_spool(&fileset, &opened)?;
         let engine = Arc::clone(&opened.engine);
-        let head = head(label, &record);
+        let new = NewDump::now(label);
         let dumped = match output {
-            Some(path) => to_file(&*engine, &head, path).await,
+            Some(path) => to_file(&*engine, &new.head, path).await,
             None => {
                 let keep = *matches.get_one::<u64>("keep").expect("it has a default");
-                to_bucket(&*engine, &head, (&bucket, keep)).await
+                to_bucket(&*engine, &new, (&bucket, keep)).await
             }
         };
         output::draw(None);
@@ -198,16 +194,6 @@ pub(super) async fn label(record: &Record, look: &Look) -> Outcome<Label> {
     }
 }
 
-fn head(label: Label, record: &Record) -> Head {
-    let since = clock::wall_time().duration_since(UNIX_EPOCH);
-    Head {
-        label,
-        dump: random::number(),
-        taken: since.map_or(0, |since| since.as_secs()),
-        engine: record.kind_of_engine().to_owned(),
-    }
-}
-
 /// Fails where bytes are on this disk alone: whoever has the dump would not have them.
 pub(super) fn check_spool(fileset: &Fileset, opened: &OpenedFileset) -> Outcome {
     match opened.spool.as_ref().map(|spool| spool.waiting().1) {
@@ -236,59 +222,31 @@ pub(super) fn progress<T: Send>(text: impl Fn(T) -> String + Sync) -> impl Fn(T)
     }
 }
 
+fn tell_progress() -> impl Fn(Summary) + Sync {
+    progress(|Summary { keys, bytes, .. }| format!("{keys} keys in {}", ByteSize(bytes)))
+}
+
 async fn write(engine: &dyn Engine, head: &Head, sink: &mut dyn Sink) -> FsResult<Summary> {
     let mut pages = FrozenPages::of(engine).await?;
-    let tell =
-        progress(|Summary { keys, bytes, .. }| format!("{keys} keys in {}", ByteSize(bytes)));
-    dumps::write(head, &mut pages, (sink, &tell)).await
+    dumps::write(head, &mut pages, (sink, &tell_progress())).await
 }
 
-/// Makes a dump in the bucket, and the snapshot that keeps its objects; takes away those that are too many.
+/// Makes a dump in the bucket, and takes away those that are too many.
 async fn to_bucket(
     engine: &dyn Engine,
-    head: &Head,
+    new: &NewDump,
     (bucket, keep): (&Arc<dyn Store>, u64),
 ) -> FsResult<Dumped> {
-    let name = text_table::timestamp(clock::wall_time()).replace(':', "-");
-    let kept = snapshot::file_name(&format!("{SNAPSHOT}{name}"))?;
-    snapshots::take(engine, &kept).await?;
     let pool = BufferPool::new(MemoryBudget::new(super::MEMORY));
     let transfer = Transfer::new(Arc::clone(bucket), pool);
-    let mut object = DumpObject::create(&transfer, &name)?;
-    let written = match write(engine, head, &mut object).await {
-        Ok(summary) => object.finish().await.map(|()| summary),
-        Err(error) => Err(error),
-    };
-    if written.is_err() {
-        // Nobody has a dump for it.
-        let _ = snapshots::remove(engine, &kept).await;
-    }
-    let Summary { bytes, keys, .. } = written?;
+    let making = Making::begin(engine, &transfer, (new, &tell_progress())).await?;
+    let made = making.publish(engine, keep).await?;
     Ok(Dumped {
-        name,
-        bytes,
-        keys: Some(keys),
-        removed: drop_older(engine, &**bucket, keep).await?,
+        name: made.name,
+        bytes: made.summary.bytes,
+        keys: Some(made.summary.keys),
+        removed: made.removed,
     })
-}
-
-/// Removes dumps that are too many, each before the snapshot that keeps its objects.
-async fn drop_older(engine: &dyn Engine, bucket: &dyn Store, keep: u64) -> FsResult<Vec<String>> {
-    let mut dumps = dumps::list(bucket).await?;
-    let surplus = dumps.len().saturating_sub(keep as usize);
-    let mut removed = Vec::new();
-    for dump in dumps.drain(..surplus) {
-        dumps::remove(bucket, &dump.name).await?;
-        let kept = snapshot::file_name(&format!("{SNAPSHOT}{}", dump.name))?;
-        match snapshots::remove(engine, &kept).await {
-            Ok(()) | Err(FsError::NotFound) => removed.push(dump.name),
-            Err(error) => return Err(error),
-        }
-    }
-    if !removed.is_empty() {
-        snapshots::clear(engine).await?;
-    }
-    Ok(removed)
 }
 
 fn is_standard_output(path: &Path) -> bool {

@@ -1,9 +1,6 @@
 //! `penstock fileset snapshot create|list|remove`: of a file system that is mounted, its process is asked.
 
-use std::{
-    io,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Arg, ArgMatches, Command};
 use penstock_base::{FileName, FsError, FsResult, clock};
@@ -13,7 +10,7 @@ use penstock_fileset::{
 };
 use serde::Serialize;
 
-use super::{closed, failure, fileset_values, opened, with_store_options};
+use super::{closed, failure, fileset_values, mount_of, opened, silence, with_store_options};
 use crate::{
     command_line,
     commands::listing,
@@ -21,7 +18,7 @@ use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
     filesets::{Company, Fileset, OpenedFileset},
-    output, places, text_table,
+    output, text_table,
 };
 
 /// How long a mount may take, which saves what is pending first.
@@ -185,22 +182,13 @@ fn carry_out(
 ) -> Outcome<Vec<SnapshotItem>> {
     let fileset = Fileset::new(name, environment)?;
     fileset.record()?;
-    let user = fileset.user();
-    let place = places::sockets(environment);
-    if let Some(mount) = user.and_then(|process| client::of_process(&place, process)) {
+    if let Some(mount) = mount_of(&fileset, environment) {
         let answer = client::snapshots(&mount.socket, order, PATIENCE);
         return answer
-            .map_err(|error| silence(name, &error))?
+            .map_err(|error| silence(&fileset, &error))?
             .map_err(Failure::from);
     }
     carry_out_here(&fileset, &order, matches, environment)
-}
-
-fn silence(name: &str, error: &io::Error) -> Failure {
-    Failure::new(
-        format!("the mount of fileset `{name}` does not answer: {error}"),
-        "see `penstock stats`; what it was asked to do may be done yet",
-    )
 }
 
 fn carry_out_here(

@@ -93,6 +93,10 @@ impl State {
         self.objects.len()
     }
 
+    pub(super) fn names(&self) -> Vec<ObjectId> {
+        self.objects.keys().copied().collect()
+    }
+
     pub(super) fn file(&self, object: ObjectId) -> Option<(Arc<File>, u32)> {
         let spooled = self.objects.get(&object)?;
         Some((Arc::clone(&spooled.file), spooled.length))
