@@ -178,15 +178,6 @@ impl Record {
         })
     }
 
-    /// What kind of engine has its metadata, in a word.
-    pub(crate) fn kind_of_engine(&self) -> &'static str {
-        match (&self.engine, self.durability) {
-            (Some(_), _) => "postgresql",
-            (None, Durability::Store) => "shipped",
-            (None, Durability::Local) => "embedded",
-        }
-    }
-
     fn given(&self, name: &str) -> Vec<Given> {
         let known = table::ALL.iter().filter(|spec| is_kept(spec));
         let given = known.filter_map(|spec| {
