@@ -184,6 +184,86 @@ fn an_archive_that_is_extracted_into_a_bucket_or_a_fileset_is_there_as_it_was() 
     }
 }
 
+/// What an archive extracts to on this machine.
+fn extracted(scratch: &Scratch, server: &Server, archive: &Path) -> PathBuf {
+    let name = archive.file_stem().unwrap().to_str().unwrap();
+    let into = scratch.folder(&format!("of-{name}"));
+    let extract = ["tar", "-x", "-f", text(archive), "-C", text(&into)];
+    succeed(&mut penstock(scratch, server, &extract));
+    into
+}
+
+#[test]
+fn an_archive_of_a_bucket_or_a_fileset_has_what_is_there() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    make_fileset(&scratch, &server);
+    let tree = make_tree(&scratch, 60);
+    let bucket = format!("s3://{BUCKET}/x");
+    for (url, name, links) in [
+        (bucket.as_str(), "bucket", 1),
+        ("fileset://home/y", "fileset", 2),
+    ] {
+        succeed(&mut cp(&scratch, &server, &["--restore", text(&tree), url]));
+        let archive = scratch.path(&format!("{name}.tar"));
+        let create = ["tar", "-c", "-f", text(&archive), url];
+        succeed(&mut penstock(&scratch, &server, &create));
+        let back = extracted(&scratch, &server, &archive);
+        assert_eq!(described(&tree), described(&back), "{name}");
+        assert_eq!(fs::metadata(back.join("again")).unwrap().nlink(), links);
+        // The same again is the same archive, and a part of it has the names that lead there.
+        let again = scratch.path(&format!("{name}-again.tar"));
+        let create = ["tar", "-c", "-f", text(&again), "-C", url, "."];
+        succeed(&mut penstock(&scratch, &server, &create));
+        assert!(fs::read(&archive).unwrap() == fs::read(&again).unwrap());
+        let part = scratch.path(&format!("{name}-part.tar"));
+        let create = [
+            "tar",
+            "-c",
+            "-f",
+            text(&part),
+            "-C",
+            url,
+            "d",
+            "--exclude",
+            "f6",
+        ];
+        succeed(&mut penstock(&scratch, &server, &create));
+        let back = extracted(&scratch, &server, &part);
+        fs::remove_file(tree.join("d/f6")).unwrap_or_default();
+        let there = described(&back.join("d"));
+        assert_eq!(there.len(), described(&tree.join("d")).len(), "{name}");
+        assert!(there.iter().all(|line| !line.starts_with("f6 ")));
+    }
+}
+
+#[test]
+fn an_archive_of_a_bucket_tells_what_it_has_not() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let tree = make_tree(&scratch, 4);
+    let archive = scratch.path("a.tar");
+    let refused = |arguments: &[&str], why: &str| {
+        let mut whole = vec!["tar", "-c", "-f", text(&archive)];
+        whole.extend(arguments);
+        let ended: Ended = run(&mut penstock(&scratch, &server, &whole));
+        assert!(
+            ended.code == Some(2) && ended.err.contains(why),
+            "{arguments:?}: {ended:?}"
+        );
+    };
+    refused(&[&format!("s3://{BUCKET}/none")], "No such file");
+    let data = format!("s3://{BUCKET}/data");
+    succeed(&mut cp(
+        &scratch,
+        &server,
+        &["--restore", text(&tree), &data],
+    ));
+    refused(&["-C", &data, "d/../.."], "leads out");
+    refused(&["-C", text(&tree), &data], "one place");
+    refused(&[&data, &data], "one place");
+    let inside = format!("file://{}", text(scratch.path("a.tar").parent().unwrap()));
+    refused(&[&inside], "in its own source");
+}
+
 #[test]
 fn a_link_that_is_extracted_into_a_fileset_has_the_mode_of_a_link() {
     let (scratch, server) = (Scratch::new(), strict_server());

@@ -94,7 +94,7 @@ fn created(base: &Path, settings: &CreateSettings) -> (Vec<u8>, Summary) {
     let report = Report::default();
     let output = Shared::default();
     let sources = Sources {
-        base: base.to_path_buf(),
+        base: Place::Local(base.to_path_buf()),
         paths: vec![PathBuf::from("tree")],
         except: Vec::new(),
     };

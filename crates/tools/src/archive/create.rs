@@ -7,6 +7,8 @@
 
 mod batch;
 mod job;
+mod opened;
+mod volume;
 mod walk;
 
 use std::{

@@ -17,7 +17,7 @@ mod whole_file;
 
 use std::path::PathBuf;
 
-use crate::{Patterns, Threads};
+use crate::{Patterns, Threads, direct::Place};
 
 pub use crate::local::FileId;
 pub use compression::Compression;
@@ -42,7 +42,7 @@ pub struct Selection {
 #[derive(Debug, Clone)]
 pub struct Sources {
     /// Where relative paths begin.
-    pub base: PathBuf,
+    pub base: Place,
     /// What goes in, with what is below.
     pub paths: Vec<PathBuf>,
     /// Files that do not: the archive itself, and what it replaces.

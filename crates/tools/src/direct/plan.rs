@@ -143,6 +143,14 @@ impl VolumePlace {
         Ok(directory)
     }
 
+    /// What names lead to from the root.
+    pub(crate) fn source(&self, names: &[CString]) -> io::Result<Box<dyn Source>> {
+        Ok(match names.split_last() {
+            None => Box::new(DirectorySource(self.tree.root()?)),
+            Some((name, above)) => Box::new(VolumeSource::new(self.walk(above)?.find(name)?)),
+        })
+    }
+
     /// A directory of its volume.
     pub(crate) fn target(&self, directory: Arc<VolumeDirectory>) -> Arc<dyn Target> {
         Arc::new(VolumeTarget {
@@ -242,10 +250,7 @@ fn find_local(path: &Path, is_recursive: bool) -> io::Result<Start> {
 }
 
 fn find_in_volume(place: &VolumePlace) -> io::Result<Start> {
-    let file: Box<dyn Source> = match place.path.split_last() {
-        None => Box::new(DirectorySource(place.tree.root()?)),
-        Some((name, above)) => Box::new(VolumeSource::new(place.walk(above)?.find(name)?)),
-    };
+    let file = place.source(&place.path)?;
     if place.is_directory && file.listing()?.next_page()?.is_empty() {
         return Err(Errno::NOENT.into());
     }

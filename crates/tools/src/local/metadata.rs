@@ -60,6 +60,11 @@ pub struct FileId {
 }
 
 impl FileId {
+    /// That of a number in a file system or volume.
+    pub(crate) fn new(device: u64, number: u64) -> Self {
+        Self { device, number }
+    }
+
     /// That of an open file; none of what has no content.
     pub fn of(file: impl AsFd) -> io::Result<Option<Self>> {
         let stat = fs::fstat(file)?;

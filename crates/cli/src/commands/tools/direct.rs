@@ -240,22 +240,24 @@ impl Opening<'_> {
         for source in &named {
             refuse_overlap(source, &into, (self.is_exact, self.deletes))?;
         }
-        let runtime = Builder::new_multi_thread()
-            .enable_all()
-            .worker_threads(penstock_base::processors::count())
-            .build()
-            .map_err(|error| Failure::new(format!("cannot start: {error}"), "try again"))?;
-        let mut opened = Opened {
-            sources: Vec::new(),
-            target: Place::Local(target.to_owned()),
-            volumes: Vec::new(),
-            runtime,
-        };
+        let mut opened = Opened::new(Place::Local(target.to_owned()))?;
         opened.target = self.place(&mut opened, into, false)?;
         for source in named {
             let place = self.place(&mut opened, source, true)?;
             opened.sources.push(place);
         }
+        Ok(opened)
+    }
+
+    /// Opens what is read alone, and becomes the file `into`.
+    pub(super) fn open_source(&self, source: &Path, into: Option<&Path>) -> Outcome<Opened> {
+        let named = Named::of(source)?;
+        if let Some(into) = into {
+            refuse_overlap(&named, &Named::Local(into.to_owned()), (true, false))?;
+        }
+        let mut opened = Opened::new(Place::Local(PathBuf::from(NOWHERE)))?;
+        let place = self.place(&mut opened, named, true)?;
+        opened.sources.push(place);
         Ok(opened)
     }
 
@@ -438,6 +440,20 @@ impl OpenVolume {
 }
 
 impl Opened {
+    fn new(target: Place) -> Outcome<Self> {
+        let runtime = Builder::new_multi_thread()
+            .enable_all()
+            .worker_threads(penstock_base::processors::count())
+            .build()
+            .map_err(|error| Failure::new(format!("cannot start: {error}"), "try again"))?;
+        Ok(Self {
+            sources: Vec::new(),
+            target,
+            volumes: Vec::new(),
+            runtime,
+        })
+    }
+
     /// Makes everything durable. What could not be is told.
     pub(super) fn shut_down(self, report: &Report) {
         let Self {

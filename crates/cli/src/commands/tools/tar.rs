@@ -48,6 +48,7 @@ Examples:
   partar -x -f data.tar.zst -C /srv
   partar -tv -f data.tar
   partar -x -f data.tar.zst s3://bucket/data # into a bucket, without a mount
+  partar -c -f data.tar.zst -a s3://bucket/data # out of one
   partar -c -f - data | ssh host partar -x -C /srv
 
 Exit status: 0 success, 1 files changed while they were read, 2 failures, 130 interrupted.";
@@ -58,16 +59,16 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Makes, extracts and lists tar archives by many threads: files are read ahead of the archive and \
              written behind it. Reads ustar, PAX and GNU with long names and holes, compressed with gzip, zstd or \
-             xz, and writes PAX unless told otherwise. Members whose names or links lead out of the tree are refused. Where members go may be a \
-             place in a bucket or a fileset, which needs no mount: s3://BUCKET[/PATH], oss://BUCKET[/PATH], \
-             file:///DIRECTORY or fileset://NAME[/PATH], after -C or as a PATH of -x.",
+             xz, and writes PAX unless told otherwise. Members whose names or links lead out of the tree are refused. Where members go, and \
+             what is archived, may be in a bucket or a fileset, which needs no mount: s3://BUCKET[/PATH], oss://BUCKET[/PATH], \
+             file:///DIRECTORY or fileset://NAME[/PATH], after -C or as a PATH of -x or -c; without another PATH -c takes all below it.",
         )
         .arg(
             Arg::new("path")
                 .value_name("PATH")
                 .num_args(0..)
                 .value_parser(value_parser!(PathBuf))
-                .help("What goes in; or which members are meant, with what is below them; with -x a URL is where they go"),
+                .help("What goes in; or which members are meant, with what is below them; a URL is what -C says"),
         )
         .args(what_arguments())
         .group(ArgGroup::new("what").args(["create", "extract", "list"]).required(true))
@@ -206,10 +207,16 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let file = matches
         .get_one::<PathBuf>("file")
         .filter(|path| *path != Path::new("-"));
-    if matches.get_flag("extract")
-        && let Some(url) = target_url(matches)?
+    if !matches.get_flag("list")
+        && let Some(url) = url(matches)?
     {
-        return extract_into(&url, file, matches, environment);
+        if let Some(file) = file {
+            check_local(file)?;
+        }
+        return match matches.get_flag("create") {
+            true => create_of(&url, file, matches, environment),
+            false => extract_into(&url, file, matches, environment),
+        };
     }
     for name in ["path", "file", "directory"] {
         let mut given = matches.get_many::<PathBuf>(name).unwrap_or_default();
@@ -254,8 +261,8 @@ fn work(matches: &ArgMatches, file: Option<&PathBuf>) -> Work {
     }
 }
 
-/// The one URL that says where members go, after `-C` or among the paths.
-fn target_url(matches: &ArgMatches) -> Outcome<Option<PathBuf>> {
+/// The one URL that says where PATHs begin or where members go, after `-C` or among the paths.
+fn url(matches: &ArgMatches) -> Outcome<Option<PathBuf>> {
     let paths = matches.get_many::<PathBuf>("path").unwrap_or_default();
     let after = matches.get_one::<PathBuf>("directory");
     let mut urls = paths.chain(after).filter(|path| is_url(path));
@@ -263,7 +270,7 @@ fn target_url(matches: &ArgMatches) -> Outcome<Option<PathBuf>> {
     let is_elsewhere = url.is_some() && after.is_some_and(|after| !is_url(after));
     match urls.next().is_some() || is_elsewhere {
         true => Err(Failure::usage(
-            "members go to one place",
+            "there is one place where PATHs begin, or where members go",
             "name it once, after -C or as a URL",
         )),
         false => Ok(url),
@@ -277,11 +284,8 @@ fn extract_into(
     matches: &ArgMatches,
     environment: &Environment,
 ) -> Outcome {
-    if let Some(file) = file {
-        check_local(file)?;
-    }
     let settings = extract_settings(matches)?;
-    let opened = open_volume(url, matches, environment)?;
+    let opened = opening(matches, environment).open(&[], url)?;
     work(matches, file).run(|report, stop| {
         let input = open(file, report);
         let extracted = input.map(|input| {
@@ -292,15 +296,40 @@ fn extract_into(
     })
 }
 
-fn open_volume(url: &Path, matches: &ArgMatches, environment: &Environment) -> Outcome<Opened> {
-    let opening = Opening {
+/// Makes an archive of what is in a bucket or a fileset.
+fn create_of(
+    url: &Path,
+    file: Option<&PathBuf>,
+    matches: &ArgMatches,
+    environment: &Environment,
+) -> Outcome {
+    let settings = create_settings(matches, file)?;
+    let mut opened = opening(matches, environment).open_source(url, file.map(PathBuf::as_path))?;
+    let paths = matches.get_many::<PathBuf>("path").unwrap_or_default();
+    let mut paths: Vec<PathBuf> = paths.filter(|path| !is_url(path)).cloned().collect();
+    if paths.is_empty() {
+        paths.push(PathBuf::from("."));
+    }
+    let sources = Sources {
+        base: opened.sources.remove(0),
+        paths,
+        except: Vec::new(),
+    };
+    work(matches, file).run(|report, stop| {
+        let created = create(file, sources, &settings, report, stop);
+        opened.shut_down(report);
+        created
+    })
+}
+
+fn opening<'a>(matches: &ArgMatches, environment: &'a Environment) -> Opening<'a> {
+    Opening {
         given: command_line::given_by_name(matches, Scope::Fileset),
         environment,
         keeps_metadata: true,
         is_exact: true,
         deletes: false,
-    };
-    opening.open(&[], url)
+    }
 }
 
 fn base(matches: &ArgMatches) -> PathBuf {
@@ -318,7 +347,7 @@ fn sources(matches: &ArgMatches) -> Outcome<Sources> {
         ));
     }
     Ok(Sources {
-        base: base(matches),
+        base: Place::Local(base(matches)),
         paths,
         except: Vec::new(),
     })

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::OwnedFd,
     sync::{Arc, mpsc::SyncSender},
 };
 
@@ -17,16 +17,21 @@ use super::{
         format::{BLOCK, RANGES_MAX},
     },
     batch::Pace,
-    walk::{Planned, as_path},
+    opened::{Opened, member_of},
+    walk::{Named, Origin, Planned, as_path},
 };
 use crate::{
     Report,
-    local::{self, Handle, Segments, read_fully},
+    local::{self, Handle},
+    tree::Source,
     work::{Crew, Job},
 };
 
 /// Files up to this size are read by who looks at them.
 const SMALL_BYTES: u64 = 128 << 10;
+
+/// Why a socket is left out.
+const SOCKET: &str = "socket ignored";
 
 /// A piece of a file.
 pub(super) type Chunk = Vec<u8>;
@@ -76,8 +81,7 @@ impl Content {
 
 /// A file that is read while it is written.
 pub(super) struct Large {
-    file: Arc<OwnedFd>,
-    stat: Stat,
+    file: Arc<Opened>,
     path: Vec<u8>,
     pub(super) ranges: Vec<(u64, u64)>,
 }
@@ -86,20 +90,14 @@ impl Large {
     fn whole(&self) -> Self {
         Self {
             file: Arc::clone(&self.file),
-            stat: self.stat,
             path: self.path.clone(),
-            ranges: vec![(0, self.stat.st_size.cast_unsigned())],
+            ranges: vec![(0, self.file.size())],
         }
     }
 
     /// Notes if it changed since it was looked at first.
     pub(super) fn look_again(&self, report: &Report) {
-        let after = fs::fstat(&self.file);
-        let is_same = after.is_ok_and(|after| {
-            after.st_size == self.stat.st_size
-                && local::modified(&after) == local::modified(&self.stat)
-        });
-        if !is_same {
+        if self.file.has_changed() {
             report.note_change(as_path(&self.path));
         }
     }
@@ -147,6 +145,39 @@ impl<'a> Reading<'a> {
     }
 
     fn try_prepare(&self, planned: &Planned) -> io::Result<Option<Found>> {
+        match &planned.origin {
+            Origin::Local(named) => self.prepare_local(named, &planned.path),
+            Origin::Volume(source) => self.prepare_of_volume(source, &planned.path),
+        }
+    }
+
+    fn prepare_of_volume(
+        &self,
+        source: &Arc<dyn Source>,
+        path: &[u8],
+    ) -> io::Result<Option<Found>> {
+        let Some(mut member) = member_of(source, path)? else {
+            return Ok(self.leave_out(path, SOCKET));
+        };
+        member.owner_names = self.accounts.names(member.owner);
+        let facts = source.facts()?;
+        let (key, names) = (facts.key(), u64::from(facts.attributes.links));
+        let content = match member.kind {
+            Kind::File => {
+                let file = Opened::Volume(source.open()?, facts.attributes);
+                self.read(path, file, &mut member)
+            }
+            _ => Content::Nothing,
+        };
+        let has_names = member.kind != Kind::Directory && names > 1;
+        Ok(Some(Found {
+            member,
+            content,
+            names: has_names.then(|| (FileId::new(key.device, key.number), names)),
+        }))
+    }
+
+    fn prepare_local(&self, planned: &Named, path: &[u8]) -> io::Result<Option<Found>> {
         let kind = match planned.kind {
             FileType::RegularFile => Kind::File,
             FileType::Directory => Kind::Directory,
@@ -154,7 +185,7 @@ impl<'a> Reading<'a> {
             FileType::Fifo => Kind::Fifo,
             FileType::CharacterDevice => Kind::Character,
             FileType::BlockDevice => Kind::Block,
-            _ => return Ok(self.leave_out(planned, "socket ignored")),
+            _ => return Ok(self.leave_out(path, SOCKET)),
         };
         let opened = match kind {
             Kind::File | Kind::Directory => Some(open(planned)?),
@@ -166,16 +197,19 @@ impl<'a> Reading<'a> {
         };
         let stat = local::stat_of_kind(stat, planned.kind)?;
         if kind == Kind::File && self.except.contains(&FileId::from(&stat)) {
-            return Ok(self.leave_out(planned, "it is the archive"));
+            return Ok(self.leave_out(path, "it is the archive"));
         }
-        let mut member = self.plain_member(planned, kind, &stat);
+        let mut member = self.plain_member(path, kind, &stat);
         let mut content = Content::Nothing;
         match (kind, opened) {
             (Kind::Directory, Some(file)) => {
                 member.name.push(b'/');
                 member.attributes = as_bytes(local::attributes(file)?);
             }
-            (_, Some(file)) => content = self.read(planned, file, &stat, &mut member)?,
+            (_, Some(file)) => {
+                member.attributes = as_bytes(local::attributes(&file)?);
+                content = self.read(path, Opened::Local(file, stat), &mut member);
+            }
             (Kind::Symlink, _) => {
                 let target = fs::readlinkat(&planned.directory, &planned.name, Vec::new())?;
                 member.link = target.into_bytes();
@@ -195,14 +229,14 @@ impl<'a> Reading<'a> {
         }))
     }
 
-    fn leave_out(&self, planned: &Planned, why: &str) -> Option<Found> {
-        let path = String::from_utf8_lossy(&planned.path);
+    fn leave_out(&self, path: &[u8], why: &str) -> Option<Found> {
+        let path = String::from_utf8_lossy(path);
         self.report.tell(|| format!("{path}: {why}"));
         self.report.unchanged.add(1);
         None
     }
 
-    fn plain_member(&self, planned: &Planned, kind: Kind, stat: &Stat) -> Member {
+    fn plain_member(&self, path: &[u8], kind: Kind, stat: &Stat) -> Member {
         let owner = (u64::from(stat.st_uid), u64::from(stat.st_gid));
         Member {
             mode: stat.st_mode & 0o7777,
@@ -213,33 +247,25 @@ impl<'a> Reading<'a> {
                 Kind::Character | Kind::Block => (fs::major(stat.st_rdev), fs::minor(stat.st_rdev)),
                 _ => (0, 0),
             },
-            ..Member::new(planned.path.clone(), kind)
+            ..Member::new(path.to_vec(), kind)
         }
     }
 
     /// Looks for the holes of a file and reads it if it is small.
-    fn read(
-        &self,
-        planned: &Planned,
-        file: OwnedFd,
-        stat: &Stat,
-        member: &mut Member,
-    ) -> io::Result<Content> {
-        let size = stat.st_size.cast_unsigned();
+    fn read(&self, path: &[u8], file: Opened, member: &mut Member) -> Content {
+        let size = file.size();
         member.size = size;
-        member.attributes = as_bytes(local::attributes(&file)?);
-        let ranges = ranges(Segments::of(file.as_fd(), stat, 0, size), size);
+        let ranges = ranges(file.segments().into_iter(), size);
         if ranges.iter().map(|(_, length)| length).sum::<u64>() < size {
             member.data = Some(ranges.clone());
         }
         let large = Large {
             file: Arc::new(file),
-            stat: *stat,
-            path: planned.path.clone(),
+            path: path.to_vec(),
             ranges,
         };
         if member.stored() > SMALL_BYTES {
-            return Ok(Content::Large(Arc::new(large)));
+            return Content::Large(Arc::new(large));
         }
         let mut bytes = vec![0; member.stored() as usize];
         let mut rest = &mut bytes[..];
@@ -249,12 +275,12 @@ impl<'a> Reading<'a> {
             rest = after;
         }
         large.look_again(self.report);
-        Ok(Content::Small(bytes))
+        Content::Small(bytes)
     }
 
     /// Reads a piece of a file. What is not there any more is zeros: the header has said how much comes.
     fn piece(&self, large: &Large, offset: u64, buffer: &mut [u8]) {
-        match read_fully(&large.file, buffer, offset) {
+        match large.file.read(buffer, offset) {
             Ok(count) => buffer[count..].fill(0),
             Err(error) => {
                 buffer.fill(0);
@@ -306,7 +332,7 @@ fn ranges(segments: impl Iterator<Item = (u64, u64)>, size: u64) -> Vec<(u64, u6
     ranges
 }
 
-fn open(planned: &Planned) -> rustix::io::Result<OwnedFd> {
+fn open(planned: &Named) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     fs::openat(&planned.directory, &planned.name, flags, Mode::empty())
 }

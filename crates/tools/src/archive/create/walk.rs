@@ -4,21 +4,34 @@ use std::{ffi::CString, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 use rustix::fs::FileType;
 
-use super::CreateSettings;
+use super::{CreateSettings, volume};
 use crate::{
     Report,
     archive::Sources,
+    direct,
     local::{Directory, Entry, Place},
+    tree::Source,
 };
 
 /// A member to come.
 pub(super) struct Planned {
+    pub(super) origin: Origin,
+    /// What it is called in the archive.
+    pub(super) path: Vec<u8>,
+}
+
+/// Where a member is.
+pub(super) enum Origin {
+    Local(Named),
+    Volume(Arc<dyn Source>),
+}
+
+/// A name in a directory of this machine.
+pub(super) struct Named {
     pub(super) directory: Arc<Directory>,
     pub(super) name: CString,
     /// What it was when the directory was listed.
     pub(super) kind: FileType,
-    /// What it is called in the archive.
-    pub(super) path: Vec<u8>,
 }
 
 /// A directory on the way, with the names that are still to come, last first.
@@ -35,8 +48,14 @@ pub(super) fn walk(
     report: &Report,
     take: &mut dyn FnMut(Planned) -> bool,
 ) {
+    let base = match &sources.base {
+        direct::Place::Local(base) => base,
+        direct::Place::Volume(base) => {
+            return volume::walk((base, &sources.paths), settings, report, take);
+        }
+    };
     for path in &sources.paths {
-        let whole = sources.base.join(path);
+        let whole = base.join(path);
         let place = match Place::of(&whole) {
             Ok(place) => place,
             Err(error) => {
@@ -99,9 +118,11 @@ fn walk_from(
         };
         let directory = Arc::clone(&level.directory);
         let planned = Planned {
-            directory: Arc::clone(&directory),
-            name: entry.name.clone(),
-            kind,
+            origin: Origin::Local(Named {
+                directory: Arc::clone(&directory),
+                name: entry.name.clone(),
+                kind,
+            }),
             path: member.clone(),
         };
         if !take(planned) {
@@ -139,7 +160,7 @@ fn open(
 }
 
 /// A path as an archive has it: without a beginning that leads out of where it is extracted.
-fn inside(path: &Path) -> Vec<u8> {
+pub(super) fn inside(path: &Path) -> Vec<u8> {
     let bytes = path.as_os_str().as_bytes();
     let parts: Vec<&[u8]> = bytes
         .split(|byte| *byte == b'/')
@@ -155,7 +176,7 @@ fn inside(path: &Path) -> Vec<u8> {
     }
 }
 
-fn join(above: &[u8], name: &[u8]) -> Vec<u8> {
+pub(super) fn join(above: &[u8], name: &[u8]) -> Vec<u8> {
     [above, b"/", name].concat()
 }
 
