@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use penstock_base::clock;
+use penstock_base::{ChecksumKind, Summing, clock};
 use penstock_fileset::engine::{Barrier, EmbeddedEngine, Engine, EngineError, query, transact};
 
 use keys::{Outcome, all, bytes, copy_files, put, settings};
@@ -48,16 +48,16 @@ async fn a_log_of_which_something_is_missing_is_refused() {
     assert!(segments.len() >= 2, "{segments:?}");
     let whole = std::fs::read(&segments[0]).unwrap();
     // More than the mark that ends it.
-    std::fs::write(&segments[0], &whole[..whole.len() - 30]).unwrap();
+    std::fs::write(&segments[0], &whole[..whole.len() - 40]).unwrap();
     let opened = EmbeddedEngine::open(&settings(directory.path()));
     assert!(matches!(opened, Err(EngineError::Corrupt(_))), "{opened:?}");
 }
 
 /// Bytes of each of their records, and of a mark.
 const RECORD: usize = 29;
-const MARK: usize = 24;
-/// Bytes before the first of them.
-const HEAD: usize = 16;
+const MARK: usize = 32;
+/// Bytes before the first of them: what it is, its history and its token.
+const HEAD: usize = 24;
 
 /// The log of an engine that was killed after each of five operations was synced, in a directory of its own.
 async fn killed_after_five() -> (tempfile::TempDir, std::path::PathBuf) {
@@ -136,6 +136,83 @@ async fn what_a_crash_left_of_records_that_were_not_synced_is_passed_over() {
     ] {
         std::fs::write(&log, torn).unwrap();
         assert_eq!(found_of_five(directory.path()).await, Some(5));
+    }
+}
+
+/// A mark as a user can make one, in the name of a file: it says that all up to an operation is on the disk.
+fn imitated_mark(numbers: &[u64]) -> Vec<u8> {
+    let body: Vec<u8> = numbers
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect();
+    let mut sum = Summing::new(ChecksumKind::Crc32c);
+    sum.add(&body);
+    let sum = sum.take().value() as u32;
+    [
+        &(body.len() as u32).to_le_bytes(),
+        &sum.to_le_bytes(),
+        &body[..],
+    ]
+    .concat()
+}
+
+#[tokio::test]
+async fn content_that_imitates_a_mark_makes_no_torn_log_a_damaged_one() {
+    let (directory, log) = killed_after_five().await;
+    let whole = std::fs::read(&log).unwrap();
+    let history = u64::from_le_bytes(whole[8..16].try_into().unwrap());
+    let record = &whole[HEAD..HEAD + RECORD];
+    for imitated in [
+        imitated_mark(&[u64::MAX, 1000]),
+        imitated_mark(&[u64::MAX, 1000, 0]),
+        imitated_mark(&[u64::MAX, 1000, history]),
+    ] {
+        let torn = [&whole[..], &record[..20], &imitated].concat();
+        std::fs::write(&log, torn).unwrap();
+        assert_eq!(found_of_five(directory.path()).await, Some(5));
+    }
+}
+
+/// Its segments have no token, and neither have its marks.
+#[tokio::test]
+async fn a_log_of_the_version_before_is_read_and_damage_in_it_is_found() {
+    let (directory, log) = killed_after_five().await;
+    let new = std::fs::read(&log).unwrap();
+    let mut old = [b"PENSTKL2", &new[8..16]].concat();
+    for number in 0..5 {
+        let at = HEAD + number * (RECORD + MARK);
+        old.extend_from_slice(&new[at..at + RECORD]);
+        old.extend_from_slice(&imitated_mark(&[u64::MAX, number as u64 + 1]));
+    }
+    std::fs::write(&log, &old).unwrap();
+    assert_eq!(found_of_five(directory.path()).await, Some(5));
+    for place in (0..old.len()).step_by(5) {
+        let mut damaged = old.clone();
+        damaged[place] ^= 0x10;
+        std::fs::write(&log, damaged).unwrap();
+        let found = found_of_five(directory.path()).await;
+        assert!(matches!(found, None | Some(5)), "byte {place}: {found:?}");
+    }
+}
+
+/// A sync that failed left pages that the kernel takes for clean and the disk does not have: no sync brings them there.
+#[tokio::test]
+async fn what_no_mark_covers_is_written_again_before_it_counts_as_synced() {
+    let (directory, log) = killed_after_five().await;
+    let whole = std::fs::read(&log).unwrap();
+    let long_ago = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    for (is_marked, length) in [(true, whole.len()), (false, whole.len() - MARK)] {
+        std::fs::write(&log, &whole[..length]).unwrap();
+        let copy = tempfile::tempdir().unwrap();
+        let there = copy.path().join(log.file_name().unwrap());
+        copy_files(directory.path(), copy.path());
+        let file = std::fs::File::options().write(true).open(&there).unwrap();
+        file.set_modified(long_ago).unwrap();
+        let engine = EmbeddedEngine::open(&settings(copy.path())).unwrap();
+        let is_untouched = std::fs::metadata(&there).unwrap().modified().unwrap() == long_ago;
+        assert_eq!(is_untouched, is_marked);
+        assert_eq!(std::fs::read(&there).unwrap(), whole[..length]);
+        drop(engine);
     }
 }
 

@@ -87,14 +87,14 @@ pub(super) fn append(bytes: &mut BytesMut, tip: &mut Tip, changes: &Changes) {
     *tip = tip.behind_sum(sum);
 }
 
-/// A record that says a number.
-pub(super) fn mark(sequence: u64, number: u64) -> Bytes {
-    let body = [sequence.to_le_bytes(), number.to_le_bytes()];
-    let body = body.as_flattened();
+/// A record that says numbers in the place of changes.
+pub(super) fn mark(sequence: u64, numbers: impl IntoIterator<Item = u64>) -> Bytes {
+    let all = [sequence].into_iter().chain(numbers);
+    let body: Vec<u8> = all.flat_map(u64::to_le_bytes).collect();
     let mut bytes = BytesMut::with_capacity(FRAME + body.len());
     bytes.put_u32_le(body.len() as u32);
-    bytes.put_u32_le(checksum([body]));
-    bytes.put_slice(body);
+    bytes.put_u32_le(checksum([&body[..]]));
+    bytes.put_slice(&body);
     bytes.freeze()
 }
 

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! log.00000000000000000042     a segment, named after the number of its first change
-//!   "PENSTKL2" history         eight bytes that say what it is and in which version, and eight of what led to it, see
-//!                              [`Tip`](crate::engine::record::Tip)
+//!   "PENSTKL3" history token   eight bytes that say what it is and in which version, eight of what led to it, see
+//!                              [`Tip`](crate::engine::record::Tip), and eight that only this segment has
 //!   record ...                 one for each operation, see [`crate::engine::record`]
-//!   mark ...                   a record with the number MARK: all up to this number was synced
+//!   mark ...                   a record with the number MARK: up to which change all was synced, and the token
 //! ```
 //!
 //! Records are numbered without gaps, over all segments. A mark is written behind each sync, and tells a crash from
@@ -23,9 +23,14 @@
 //! What a power cut leaves of pages that were not synced may be any of them: so a whole record behind a torn one proves
 //! nothing, and a mark does. A damaged log is never changed. A segment goes when the tree has what is in it, and
 //! whoever ships the log to elsewhere has it there.
+//!
+//! After a sync that failed the kernel takes pages for clean that the disk does not have, and later syncs of them succeed.
+//! So what no mark covers is written again, from what was read, before an engine goes on behind it.
+
+mod head;
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fs::{self, File, OpenOptions},
     io::{self, Write},
     os::unix::fs::{FileExt, OpenOptionsExt},
@@ -33,8 +38,9 @@ use std::{
     sync::Arc,
 };
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 
+use self::head::{HEAD, Head};
 use super::disk::{Disk, is_full};
 use crate::engine::{
     Barrier, EngineError, EngineResult,
@@ -42,14 +48,7 @@ use crate::engine::{
     record::{self, Record, Tip},
 };
 
-const MAGIC: &[u8; 8] = b"PENSTKL2";
-/// Bytes before the first record.
-const HEAD: usize = 16;
 const PREFIX: &str = "log.";
-/// The number of a mark.
-const MARK: u64 = u64::MAX;
-/// What the record of a mark begins with: the length of its two numbers.
-const MARK_LENGTH: [u8; 4] = 16_u32.to_le_bytes();
 
 /// The end of the log, where records are added.
 #[derive(Debug)]
@@ -57,6 +56,7 @@ pub(super) struct Log {
     directory: PathBuf,
     disk: Arc<Disk>,
     file: Arc<File>,
+    head: Head,
     /// Bytes of it that are whole: what a write that failed left is behind them.
     length: u64,
     /// Segments before the one that is written, oldest first, with the numbers of their first records.
@@ -75,10 +75,18 @@ pub(in crate::engine) struct Replayed {
     /// All records that were found, in order, also those that the tree has.
     pub(in crate::engine) records: Vec<Record>,
     segments: VecDeque<(u64, PathBuf)>,
+    unproven: BTreeMap<u64, Unproven>,
     /// Where the last segment is to be cut, since the data of what follows was lost with the power.
     cut: Option<u64>,
     /// Segments behind the one that is cut, which go.
     lost: Vec<PathBuf>,
+}
+
+/// What a segment has behind the last record that was synced for sure, up to its last whole one.
+#[derive(Debug)]
+struct Unproven {
+    at: u64,
+    bytes: Bytes,
 }
 
 /// What was read of the segments.
@@ -90,6 +98,8 @@ struct Found {
     ends: Option<(Tip, Tip)>,
     /// The last change that was synced for sure.
     synced: u64,
+    /// By the numbers of segments.
+    unproven: BTreeMap<u64, Unproven>,
 }
 
 impl Found {
@@ -101,56 +111,48 @@ impl Found {
             // A crash came before the first record.
             return Ok(first);
         }
-        let mut tip = take_head(&mut rest, first).ok_or_else(|| damage(path, 0))?;
+        let head = Head::take(&mut rest, first).ok_or_else(|| damage(path, 0))?;
+        let mut tip = head.before;
         let (begin, end) = self.ends.unwrap_or((tip, tip));
         if end != tip {
-            return Err(damage(path, MAGIC.len() as u64));
+            return Err(damage(path, head::HISTORY));
         }
+        let before = self.records.len();
+        let at = |rest: &Bytes| (whole.len() - rest.len()) as u64;
+        let records_at = at(&rest);
         while let Some(record) = record::take(&mut rest) {
-            let end = (whole.len() - rest.len()) as u64;
-            if let Some(synced) = mark_in(&record) {
+            if let Some(synced) = head.mark_in(&record) {
                 self.synced = self.synced.max(synced);
                 continue;
             }
+            let end = at(&rest);
             let behind = tip.behind(&record);
             tip = behind.ok_or_else(|| damage(path, end - record.whole.len() as u64))?;
             self.records.push((record, (first, end)));
         }
         self.ends = Some((begin, tip));
-        match marks_in(&rest).any(|synced| synced > tip.sequence) {
-            true => Err(damage(path, (whole.len() - rest.len()) as u64)),
+        self.note_unproven((first, &whole), (before, records_at));
+        match head.marks_in(&rest).any(|synced| synced > tip.sequence) {
+            true => Err(damage(path, at(&rest))),
             false => Ok(tip.sequence + 1),
         }
     }
-}
 
-/// What a segment begins with.
-fn head(before: Tip) -> Vec<u8> {
-    [&MAGIC[..], &before.history.to_le_bytes()].concat()
-}
-
-/// Before the first record of a segment, which has the number `first`.
-fn take_head(bytes: &mut Bytes, first: u64) -> Option<Tip> {
-    if !bytes.starts_with(MAGIC) {
-        return None;
+    /// Of a segment whose records, from the one at index `before` on, begin at `records_at`.
+    fn note_unproven(
+        &mut self,
+        (segment, whole): (u64, &Bytes),
+        (before, records_at): (usize, u64),
+    ) {
+        let records = &self.records[before..];
+        let proven = records.partition_point(|(record, _)| record.sequence <= self.synced);
+        let end_of = |(_, (_, end)): &(Record, (u64, u64))| *end;
+        let at = records[..proven].last().map_or(records_at, end_of);
+        if let Some(end) = records[proven..].last().map(end_of) {
+            let bytes = whole.slice(at as usize..end as usize);
+            self.unproven.insert(segment, Unproven { at, bytes });
+        }
     }
-    bytes.advance(MAGIC.len());
-    Some(Tip {
-        sequence: first.checked_sub(1)?,
-        history: bytes.try_get_u64_le().ok()?,
-    })
-}
-
-/// What a mark says was synced.
-fn mark_in(record: &Record) -> Option<u64> {
-    let is_mark = record.sequence == MARK;
-    is_mark.then(|| record.changes.clone().try_get_u64_le().ok())?
-}
-
-/// What the marks behind a torn record say, wherever they begin.
-fn marks_in(torn: &Bytes) -> impl Iterator<Item = u64> {
-    let begins = (0..torn.len()).filter(|start| torn[*start..].starts_with(&MARK_LENGTH));
-    begins.filter_map(|start| mark_in(&record::take(&mut torn.slice(start..))?))
 }
 
 fn damage(path: &Path, at: u64) -> EngineError {
@@ -194,6 +196,7 @@ impl Replayed {
         self.begin = found.ends.map_or(self.begin, |(begin, _)| begin);
         let mut tip = self.begin;
         self.check_history(tip)?;
+        self.unproven = found.unproven;
         for (record, (segment, end)) in found.records {
             let is_sound = |barrier: &dyn Barrier| barrier.has(&record.puts());
             if record.sequence > found.synced && !barrier.is_none_or(is_sound) {
@@ -255,6 +258,9 @@ impl Replayed {
         let behind = self.segments.split_off(kept.count());
         self.lost = behind.into_iter().map(|(_, path)| path).collect();
         self.cut = Some(length);
+        if let Some(Unproven { at, bytes }) = self.unproven.get_mut(&number) {
+            bytes.truncate(length.saturating_sub(*at) as usize);
+        }
     }
 
     /// Cuts off what was left out, so that nobody reads it later.
@@ -273,13 +279,23 @@ impl Replayed {
         cut().map_err(|error: io::Error| failure(path, &error))
     }
 
-    /// Makes what was read durable: who wrote it may have been killed before it was, and it counts as synced from now on.
+    /// Makes what was read durable: who wrote it may have been killed before it was, or told that it is not. It counts as
+    /// synced from now on.
     fn sync(&self) -> EngineResult<()> {
-        for (_, path) in &self.segments {
-            let synced = File::open(path).and_then(|file| file.sync_data());
+        for (number, path) in &self.segments {
+            let synced = self.write_again(*number, path);
+            let synced = synced.and_then(|file| file.sync_data());
             synced.map_err(|error| failure(path, &error))?;
         }
         Ok(())
+    }
+
+    fn write_again(&self, segment: u64, path: &Path) -> io::Result<File> {
+        let file = OpenOptions::new().write(true).open(path)?;
+        if let Some(Unproven { at, bytes }) = self.unproven.get(&segment) {
+            file.write_all_at(bytes, *at)?;
+        }
+        Ok(file)
     }
 
     /// Removes all segments.
@@ -308,7 +324,8 @@ impl Log {
         replayed.make_cut()?;
         replayed.sync()?;
         let path = segment(directory, before);
-        let file = disk.write(|| begin((directory, &path), before));
+        let head = Head::new(before);
+        let file = disk.write(|| begin((directory, &path), head));
         let file = file.map_err(|error| failure(&path, &error))?;
         let first = before.sequence + 1;
         let mut older = replayed.segments.clone();
@@ -318,6 +335,7 @@ impl Log {
             directory: directory.to_owned(),
             disk,
             file: Arc::new(file),
+            head,
             length: HEAD as u64,
             older,
             current: (first, path),
@@ -358,7 +376,7 @@ impl Log {
 
     /// Notes that all up to change `synced` is durable, if there is room for that.
     pub(super) fn mark(&mut self, synced: u64) -> EngineResult<()> {
-        match self.append(&record::mark(MARK, synced)) {
+        match self.append(&self.head.mark(synced)) {
             Err(error) if !is_full(&error) => Err(failure(&self.current.1, &error)),
             _ => Ok(()),
         }
@@ -372,13 +390,15 @@ impl Log {
             return Ok(());
         }
         let path = segment(&self.directory, before);
-        let file = begin((&self.directory, &path), before).inspect_err(|_| {
+        let head = Head::new(before);
+        let file = begin((&self.directory, &path), head).inspect_err(|_| {
             // The next attempt may have another name, and this one would be no part of the log.
             let _ = fs::remove_file(&path);
         })?;
         let before = std::mem::replace(&mut self.current, (first, path));
         self.older.push_back(before);
         self.file = Arc::new(file);
+        self.head = head;
         self.length = HEAD as u64;
         Ok(())
     }
@@ -419,7 +439,7 @@ fn segment(directory: &Path, before: Tip) -> PathBuf {
 }
 
 /// A new segment, durable and empty.
-fn begin((directory, path): (&Path, &Path), before: Tip) -> io::Result<File> {
+fn begin((directory, path): (&Path, &Path), head: Head) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let mut file = options
         .write(true)
@@ -427,7 +447,7 @@ fn begin((directory, path): (&Path, &Path), before: Tip) -> io::Result<File> {
         .truncate(true)
         .mode(0o600)
         .open(path)?;
-    file.write_all(&head(before))?;
+    file.write_all(&head.encode())?;
     file.sync_data()?;
     File::open(directory)?.sync_all()?;
     Ok(file)
