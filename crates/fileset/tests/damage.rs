@@ -322,3 +322,27 @@ async fn a_worker_that_dies_fails_who_waits_and_who_comes_later() {
         "reads go on"
     );
 }
+
+#[tokio::test]
+async fn all_is_read_on_after_a_worker_died() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = EmbeddedEngine::open(&settings(directory.path())).unwrap();
+    for number in 0..KEYS {
+        let (key, value) = nth(number);
+        put(&engine, &key, &value).await;
+    }
+    engine.close().await.unwrap();
+    drop(engine);
+    let trap: Arc<dyn Barrier> = Arc::new(Trap::default());
+    let engine = EmbeddedEngine::open_behind(&settings(directory.path()), Some(trap)).unwrap();
+    put(&engine, "key", "value").await;
+    assert!(engine.sync().await.is_err());
+    // Its thread ends behind its last word.
+    clock::sleep(Duration::from_millis(300)).await;
+    for number in 0..KEYS {
+        let (key, value) = nth(number);
+        let found = query(&engine, |reads| -> Outcome<_> { reads.get(key.as_bytes()) });
+        assert_eq!(found.await.unwrap(), Some(bytes(&value)));
+    }
+    assert_eq!(engine.verify().await, Ok(()));
+}

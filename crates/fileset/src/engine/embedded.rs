@@ -18,9 +18,9 @@ mod table;
 mod worker;
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Weak},
+    sync::Arc,
     thread,
 };
 
@@ -64,15 +64,14 @@ pub struct EmbeddedSettings {
 /// See the module.
 pub struct EmbeddedEngine {
     shared: Arc<Shared>,
-    /// The worker's.
-    tree: Weak<Tree>,
-    /// Held until the worker ended.
-    lock: Mutex<Option<Held>>,
+    tree: Arc<Tree>,
+    /// Until it is closed.
+    held: Mutex<Option<Held>>,
 }
 
 /// What one process has.
 struct Held {
-    _lock: DirectoryLock,
+    lock: DirectoryLock,
     worker: thread::JoinHandle<()>,
 }
 
@@ -109,7 +108,6 @@ impl Tap for Absent {
 
 /// What is on the disk, locked and read, before the engine begins to work.
 pub(super) struct Prepared {
-    lock: DirectoryLock,
     disk: Arc<Disk>,
     pub(super) tree: Arc<Tree>,
     pub(super) replayed: Replayed,
@@ -120,6 +118,8 @@ pub(super) struct Prepared {
     found: Tip,
     /// Records that were found elsewhere, which go on there.
     added: Vec<Record>,
+    /// The last field: it is given back once the tree is closed.
+    lock: DirectoryLock,
 }
 
 impl Prepared {
@@ -138,6 +138,7 @@ impl Prepared {
         lock: DirectoryLock,
     ) -> EngineResult<Self> {
         let directory = &settings.directory;
+        Replacement::go_on(settings)?;
         let disk = Arc::new(Disk::default());
         let tree = Arc::new(opened(settings, TREE, &disk)?);
         if tree.fact(HOLDER)?.is_none() && directory.join(REPLACEMENT).exists() {
@@ -152,7 +153,6 @@ impl Prepared {
         }
         let replayed = Replayed::read(directory, merged, barrier)?;
         Ok(Self {
-            lock,
             disk,
             tree,
             settings: settings.clone(),
@@ -160,6 +160,7 @@ impl Prepared {
             found: replayed.tip,
             replayed,
             added: Vec::new(),
+            lock,
         })
     }
 
@@ -199,10 +200,9 @@ impl Prepared {
         let end = LogEnd::new((log, written), tap);
         let shared = Shared::new((state, end), (self.merged, recent_max), self.disk);
         let shared = Arc::new(shared);
-        let tree = Arc::downgrade(&self.tree);
         let worker = Worker {
             shared: Arc::clone(&shared),
-            tree: self.tree,
+            tree: Arc::clone(&self.tree),
             barrier,
         };
         // There may be enough for a checkpoint.
@@ -212,22 +212,24 @@ impl Prepared {
             .spawn(move || worker.run())
             .map_err(|error| log::failure(directory, &error))?;
         let held = Held {
-            _lock: self.lock,
+            lock: self.lock,
             worker,
         };
         Ok(EmbeddedEngine {
             shared,
-            tree,
-            lock: Mutex::new(Some(held)),
+            tree: self.tree,
+            held: Mutex::new(Some(held)),
         })
     }
 }
 
-/// A tree that is filled from elsewhere, in a directory that is locked. What is in the directory stays until it is whole.
+/// A tree that is filled from elsewhere, in a directory that is locked. What is in the directory stays until it is whole,
+/// as [`HOLDER`] in it says; from then on it counts, also for who opens the directory after a crash.
 pub(super) struct Replacement {
-    lock: DirectoryLock,
     pub(super) tree: Tree,
     settings: EmbeddedSettings,
+    /// The last field: it is given back once the tree is closed.
+    lock: DirectoryLock,
 }
 
 impl Replacement {
@@ -235,6 +237,7 @@ impl Replacement {
     /// Blocks on the disk.
     pub(super) fn open(settings: &EmbeddedSettings) -> EngineResult<Self> {
         let lock = locked(&settings.directory)?;
+        Self::go_on(settings)?;
         let path = settings.directory.join(REPLACEMENT);
         let tree = match opened(settings, REPLACEMENT, &Arc::default()) {
             Err(EngineError::Corrupt(_)) => {
@@ -244,28 +247,46 @@ impl Replacement {
             opened => opened?,
         };
         Ok(Self {
-            lock,
             tree,
             settings: settings.clone(),
+            lock,
         })
     }
 
     /// Puts it in the place of all that was in the directory. Blocks on the disk.
     pub(super) fn finish(self) -> EngineResult<Prepared> {
         let Self {
-            lock,
             tree,
             settings,
+            lock,
         } = self;
         drop(tree);
-        let directory = &settings.directory;
-        Replayed::remove(directory)?;
-        let replace = || {
-            fs::rename(directory.join(REPLACEMENT), directory.join(TREE))?;
-            fs::File::open(directory)?.sync_all()
-        };
-        replace().map_err(|error| log::failure(directory, &error))?;
+        Self::put_in_place(&settings.directory)?;
         Prepared::open_locked(&settings, None, lock)
+    }
+
+    /// Goes on with putting one in its place that is whole.
+    fn go_on(settings: &EmbeddedSettings) -> EngineResult<()> {
+        if !settings.directory.join(REPLACEMENT).exists() {
+            return Ok(());
+        }
+        let tree = opened(settings, REPLACEMENT, &Arc::default());
+        match tree.and_then(|tree| tree.fact(HOLDER)) {
+            Ok(Some(_)) => Self::put_in_place(&settings.directory),
+            Ok(None) | Err(EngineError::Corrupt(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The log of the tree that was there goes before that: it is none of the new one. Each step is durable before the next.
+    fn put_in_place(directory: &Path) -> EngineResult<()> {
+        let sync = || fs::File::open(directory)?.sync_all();
+        let failure = |error: io::Error| log::failure(directory, &error);
+        sync().map_err(failure)?;
+        Replayed::remove(directory)?;
+        sync().map_err(failure)?;
+        let renamed = fs::rename(directory.join(REPLACEMENT), directory.join(TREE));
+        renamed.and_then(|()| sync()).map_err(failure)
     }
 }
 
@@ -330,9 +351,17 @@ impl EmbeddedEngine {
 
     /// The tree as it is, and the place behind the last operation in it.
     fn tree_state(&self) -> EngineResult<(TreeState, Tip)> {
-        let closed = || EngineError::Io("the engine is closed".to_owned());
-        let tree = self.tree.upgrade().ok_or_else(closed)?;
-        run_blocking(|| tree.snapshot())
+        run_blocking(|| self.tree.snapshot())
+    }
+
+    /// Lets go of what one process has, once the worker has ended. Nothing of the directory is in use then.
+    fn let_go(&self) {
+        let Some(Held { lock, worker }) = self.held.lock().take() else {
+            return;
+        };
+        let _ = worker.join();
+        self.tree.close();
+        drop(lock);
     }
 }
 
@@ -345,10 +374,7 @@ impl std::fmt::Debug for EmbeddedEngine {
 impl Drop for EmbeddedEngine {
     fn drop(&mut self) {
         self.shared.end();
-        if let Some(held) = self.lock.lock().take() {
-            // The lock of the directory goes after the worker.
-            let _ = held.worker.join();
-        }
+        self.let_go();
     }
 }
 
@@ -391,10 +417,36 @@ impl Engine for EmbeddedEngine {
 
     async fn close(&self) -> EngineResult<()> {
         let closed = self.shared.closed().await;
-        let held = self.lock.lock().take();
-        if let Some(held) = held {
-            let _ = run_blocking(|| held.worker.join());
-        }
+        run_blocking(|| self.let_go());
         closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who comes at the first moment finds nothing of it in use.
+    #[test]
+    fn the_lock_of_a_directory_is_given_back_after_its_tree() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let settings = EmbeddedSettings {
+            directory: directory.path().to_owned(),
+            memory: 8 << 20,
+        };
+        for _ in 0..20 {
+            let prepared = Prepared::open(&settings, None).expect("nobody has it");
+            let settings = settings.clone();
+            let next = thread::spawn(move || {
+                loop {
+                    match Prepared::open(&settings, None) {
+                        Err(EngineError::InUse { .. }) => thread::yield_now(),
+                        opened => return opened.map(drop),
+                    }
+                }
+            });
+            drop(prepared);
+            assert_eq!(next.join().expect("it comes to its end"), Ok(()));
+        }
     }
 }

@@ -5,8 +5,13 @@
 //! which reads all. What reads a damaged file may panic. Nothing of that leaves this module: it is `Corrupt` to whoever asked.
 
 use std::{
-    fs::File, iter, ops::Range, os::unix::fs::OpenOptionsExt, panic::AssertUnwindSafe, path::Path,
-    sync::Arc,
+    fs::File,
+    iter,
+    ops::Range,
+    os::unix::fs::OpenOptionsExt,
+    panic::AssertUnwindSafe,
+    path::Path,
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use bytes::Bytes;
@@ -38,8 +43,8 @@ pub(in crate::engine) type Fact = (&'static str, u64);
 /// The tree's file.
 #[derive(Debug)]
 pub(in crate::engine) struct Tree {
-    /// Until it is dropped.
-    database: Option<Database>,
+    /// Until it is closed.
+    database: RwLock<Option<Database>>,
 }
 
 /// One state of the tree. Its pages are kept as long as this lives.
@@ -58,24 +63,41 @@ impl Tree {
         let open = || builder.create_with_backend(TreeFile::new(file, disk));
         let database = guarded(|| open().map_err(failure))?;
         Ok(Self {
-            database: Some(database),
+            database: RwLock::new(Some(database)),
         })
     }
 
-    fn database(&self) -> EngineResult<&Database> {
-        self.database.as_ref().ok_or(EngineError::NOT_RUN)
+    /// Closes the file, once nobody does anything with it. States of the tree that are left cannot be read then.
+    pub(super) fn close(&self) {
+        let mut database = self
+            .database
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let closed = guarded(|| {
+            drop(database.take());
+            Ok(())
+        });
+        if let Err(error) = closed {
+            tracing::error!(%error, "the tree was not closed");
+        }
+    }
+
+    /// Does something with the file, which is not closed meanwhile.
+    fn with<T>(&self, work: impl FnOnce(&Database) -> EngineResult<T>) -> EngineResult<T> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let closed = || EngineError::Io("the engine is closed".to_owned());
+        let database = database.as_ref().ok_or_else(closed)?;
+        guarded(|| work(database))
     }
 
     /// Behind the last change that is in it.
     pub(in crate::engine) fn tip(&self) -> EngineResult<Tip> {
-        let database = self.database()?;
-        guarded(|| tip_in(&database.begin_read().map_err(failure)?))
+        self.with(|database| tip_in(&database.begin_read().map_err(failure)?))
     }
 
     /// What is kept under a name, if anything is.
     pub(in crate::engine) fn fact(&self, name: &str) -> EngineResult<Option<u64>> {
-        let database = self.database()?;
-        guarded(|| fact_in(&database.begin_read().map_err(failure)?, name))
+        self.with(|database| fact_in(&database.begin_read().map_err(failure)?, name))
     }
 
     /// Makes all changes up to `tip` at once, durably.
@@ -90,39 +112,14 @@ impl Tree {
         changes: &Changes,
         kept: &[Fact],
     ) -> EngineResult<()> {
-        guarded(|| self.try_to_merge(changes, kept))
-    }
-
-    fn try_to_merge(&self, changes: &Changes, kept: &[Fact]) -> EngineResult<()> {
-        let mut transaction = self.database()?.begin_write().map_err(failure)?;
-        transaction
-            .set_durability(Durability::Immediate)
-            .map_err(failure)?;
-        // A tree that was not closed is opened without a walk over it.
-        transaction.set_quick_repair(true);
-        {
-            let mut keys = transaction.open_table(KEYS).map_err(failure)?;
-            for (key, value) in changes {
-                match value {
-                    Some(value) => keys
-                        .insert(&key[..], &summed(key, value)[..])
-                        .map_err(failure)?,
-                    None => keys.remove(&key[..]).map_err(failure)?,
-                };
-            }
-            let mut facts = transaction.open_table(FACTS).map_err(failure)?;
-            for (name, value) in kept {
-                facts.insert(name, value).map_err(failure)?;
-            }
-        }
-        transaction.commit().map_err(failure)
+        self.with(|database| merge_into(database, changes, kept))
     }
 
     /// Removes all keys and facts.
     pub(in crate::engine) fn clear(&self) -> EngineResult<()> {
-        let database = self.database()?;
-        guarded(|| {
-            let transaction = database.begin_write().map_err(failure)?;
+        self.with(|database| {
+            let mut transaction = database.begin_write().map_err(failure)?;
+            transaction.set_quick_repair(true);
             transaction.delete_table(KEYS).map_err(failure)?;
             transaction.delete_table(FACTS).map_err(failure)?;
             transaction.commit().map_err(failure)
@@ -131,8 +128,7 @@ impl Tree {
 
     /// The state now with the place behind the last change in it.
     pub(in crate::engine) fn snapshot(&self) -> EngineResult<(TreeState, Tip)> {
-        let database = self.database()?;
-        guarded(|| {
+        self.with(|database| {
             let transaction = database.begin_read().map_err(failure)?;
             let tip = tip_in(&transaction)?;
             let keys = transaction.open_table(KEYS).map_err(failure)?;
@@ -148,15 +144,33 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        let database = self.database.take();
-        let dropped = guarded(|| {
-            drop(database);
-            Ok(())
-        });
-        if let Err(error) = dropped {
-            tracing::error!(%error, "the tree was not closed");
+        self.close();
+    }
+}
+
+fn merge_into(database: &Database, changes: &Changes, kept: &[Fact]) -> EngineResult<()> {
+    let mut transaction = database.begin_write().map_err(failure)?;
+    transaction
+        .set_durability(Durability::Immediate)
+        .map_err(failure)?;
+    // A tree that was not closed is opened without a walk over it.
+    transaction.set_quick_repair(true);
+    {
+        let mut keys = transaction.open_table(KEYS).map_err(failure)?;
+        for (key, value) in changes {
+            match value {
+                Some(value) => keys
+                    .insert(&key[..], &summed(key, value)[..])
+                    .map_err(failure)?,
+                None => keys.remove(&key[..]).map_err(failure)?,
+            };
+        }
+        let mut facts = transaction.open_table(FACTS).map_err(failure)?;
+        for (name, value) in kept {
+            facts.insert(name, value).map_err(failure)?;
         }
     }
+    transaction.commit().map_err(failure)
 }
 
 /// Does something with the file, which a damaged one may make panic.
@@ -262,5 +276,40 @@ fn failure(error: impl Into<redb::Error>) -> EngineError {
         )),
         redb::Error::Io(error) if is_full(&error) => EngineError::Full(error.to_string()),
         error => EngineError::Io(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, thread, time::Duration};
+
+    use penstock_base::clock;
+
+    use super::*;
+
+    #[test]
+    fn a_tree_is_closed_once_nobody_looks_at_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let tree = Tree::open(&directory.path().join("tree"), 1 << 20, Arc::default());
+        let tree = Arc::new(tree.expect("it is new"));
+        let ((begun, begins), (tell, told)) = (mpsc::channel(), mpsc::channel());
+        let (looked_at, looked) = (Arc::clone(&tree), tell.clone());
+        let look = thread::spawn(move || {
+            looked_at.with(|_| {
+                begun.send(()).expect("the test waits");
+                clock::pause(Duration::from_millis(100));
+                looked.send("looked").expect("the test waits");
+                Ok(())
+            })
+        });
+        begins.recv().expect("it looks");
+        tree.close();
+        tell.send("closed").expect("the test waits");
+        assert_eq!(look.join().expect("it looked"), Ok(()));
+        assert_eq!(
+            told.iter().take(2).collect::<Vec<_>>(),
+            ["looked", "closed"]
+        );
+        assert!(tree.tip().is_err());
     }
 }

@@ -67,6 +67,8 @@ pub(super) struct LogEnd {
     left: BytesMut,
     /// Since when it has one that is not synced.
     unsynced: Option<Instant>,
+    /// The worker is gone, and with it soon the lock of the directory: nothing more is written.
+    is_closed: bool,
 }
 
 impl LogEnd {
@@ -77,11 +79,15 @@ impl LogEnd {
             written,
             left: BytesMut::new(),
             unsynced: None,
+            is_closed: false,
         }
     }
 
     /// Writes what was applied and is not in the log. What fails stays, for the next one who writes.
     fn write(&mut self, shared: &Shared) -> io::Result<()> {
+        if self.is_closed {
+            return Err(io::Error::other("the engine is closed"));
+        }
         let (records, tip) = shared.write().take_records();
         self.left.unsplit(records);
         if self.left.is_empty() {
@@ -167,9 +173,15 @@ impl Shared {
         }
         let sequence = self.read().sequence();
         match self.written(sequence).await {
-            Err(EngineError::Full(_)) => Ok(()),
+            // The worker waits for room, and has it.
+            Err(EngineError::Full(_)) if self.is_at_work() => Ok(()),
             written => written,
         }
+    }
+
+    fn is_at_work(&self) -> bool {
+        let progress = self.progress.borrow();
+        progress.failed.is_none() && !progress.ended
     }
 
     fn try_to_log(&self) -> io::Result<()> {
@@ -332,19 +344,28 @@ pub(super) struct Worker {
 impl Worker {
     /// Works until the engine is closed or the disk fails.
     pub(super) fn run(mut self) {
+        let ended = self.run_to_end();
+        self.shared.end_of_log().is_closed = true;
+        let Err(error) = ended else {
+            return self.tell(|progress| progress.ended = true);
+        };
+        tracing::error!(%error, "the metadata of a file system can no longer be changed");
+        self.shared.write().fail(error.clone());
+        self.shared.disk.go_on();
+        self.tell(|progress| progress.failed = Some(error));
+    }
+
+    fn tell(&self, news: impl FnOnce(&mut Progress)) {
+        self.shared.progress.send_modify(news);
+    }
+
+    fn run_to_end(&mut self) -> EngineResult<()> {
         let worked = std::panic::catch_unwind(AssertUnwindSafe(|| self.work()));
         let panicked = |_| {
             let text = "the worker of the metadata ended unexpectedly: its files may be damaged";
             Err(EngineError::Corrupt(text.to_owned()))
         };
-        if let Err(error) = worked.unwrap_or_else(panicked) {
-            tracing::error!(%error, "the metadata of a file system can no longer be changed");
-            self.shared.write().fail(error.clone());
-            self.shared.disk.go_on();
-            self.shared
-                .progress
-                .send_modify(|progress| progress.failed = Some(error));
-        }
+        worked.unwrap_or_else(panicked)
     }
 
     fn work(&mut self) -> EngineResult<()> {
@@ -399,9 +420,7 @@ impl Worker {
 
     fn is_synced(&self, end: &mut LogEnd, synced: u64) -> EngineResult<()> {
         end.log.mark(synced)?;
-        self.shared
-            .progress
-            .send_modify(|progress| progress.synced = synced);
+        self.tell(|progress| progress.synced = synced);
         Ok(())
     }
 
@@ -451,7 +470,7 @@ impl Worker {
         let done = end.tap.as_ref().map_or(u64::MAX, |tap| tap.done());
         end.log.drop_older(done.min(tip.sequence))?;
         drop(end);
-        self.shared.progress.send_modify(|progress| {
+        self.tell(|progress| {
             progress.merged = tip.sequence;
             progress.checkpoints += 1;
         });
@@ -472,36 +491,119 @@ impl Worker {
                 ended => ended?,
             }
         }
-        self.shared
-            .progress
-            .send_modify(|progress| progress.ended = true);
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{fmt, fs, path::Path, sync::OnceLock};
+
+    use bytes::Bytes;
+
     use super::*;
-    use crate::engine::{EmbeddedEngine, EmbeddedSettings, transact};
+    use crate::engine::{EmbeddedEngine, EmbeddedSettings, Engine, Operation, Verdict, transact};
+
+    fn settings(directory: &tempfile::TempDir) -> EmbeddedSettings {
+        EmbeddedSettings {
+            directory: directory.path().to_owned(),
+            memory: 8 << 20,
+        }
+    }
+
+    async fn put(engine: &EmbeddedEngine) -> EngineResult<()> {
+        let put = transact(engine, |transaction| -> EngineResult<()> {
+            transaction.put(b"key", Bytes::new());
+            Ok(())
+        });
+        put.await
+    }
 
     #[tokio::test]
     async fn what_nobody_waits_for_is_synced_in_time_however_much_comes() {
         let directory = tempfile::tempdir().expect("a directory");
-        let settings = EmbeddedSettings {
-            directory: directory.path().to_owned(),
-            memory: 8 << 20,
-        };
-        let engine = EmbeddedEngine::open(&settings).expect("it is new");
+        let engine = EmbeddedEngine::open(&settings(&directory)).expect("it is new");
         let begun = clock::now();
         let is_synced = || engine.shared.progress.borrow().synced > 0;
         while !is_synced() && begun.elapsed() < 10 * SYNC_INTERVAL {
-            let put = transact(&engine, |transaction| -> EngineResult<()> {
-                transaction.put(b"key", bytes::Bytes::new());
-                Ok(())
-            });
-            put.await.expect("it works");
+            put(&engine).await.expect("it works");
             clock::sleep(SYNC_INTERVAL / 20).await;
         }
         assert!(is_synced(), "operations that come wait for each other");
+    }
+
+    /// Fails once it has an engine, in which an operation is applied then that is not in the log yet.
+    #[derive(Default)]
+    struct Late(OnceLock<Arc<Shared>>);
+
+    impl fmt::Debug for Late {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("Late").finish_non_exhaustive()
+        }
+    }
+
+    impl Barrier for Late {
+        fn pass(&self) -> io::Result<()> {
+            let Some(shared) = self.0.get() else {
+                return Ok(());
+            };
+            let mut operation: Operation = Box::new(|transaction| {
+                transaction.put(b"late", Bytes::new());
+                Verdict::Keep
+            });
+            let applied = shared.write().run(&mut operation);
+            assert_eq!(applied, Ok(()));
+            Err(io::Error::other("as it was told"))
+        }
+
+        fn has(&self, _puts: &[(Bytes, Bytes)]) -> bool {
+            true
+        }
+    }
+
+    /// An engine that could not be closed, while an operation was between its change and the log.
+    async fn closed_in_vain(directory: &tempfile::TempDir) -> EmbeddedEngine {
+        let late = Arc::new(Late::default());
+        let barrier: Arc<dyn Barrier> = Arc::<Late>::clone(&late);
+        let opened = EmbeddedEngine::open_behind(&settings(directory), Some(barrier));
+        let engine = opened.expect("it is new");
+        put(&engine).await.expect("it works");
+        assert!(late.0.set(Arc::clone(&engine.shared)).is_ok());
+        assert!(engine.close().await.is_err());
+        engine
+    }
+
+    fn log_in(directory: &Path) -> Vec<u8> {
+        let entries = fs::read_dir(directory).expect("it is there");
+        let paths = entries.map(|entry| entry.expect("it is there").path());
+        let is_log = |path: &std::path::PathBuf| path.to_string_lossy().contains("/log.");
+        let logs = paths.filter(is_log);
+        logs.flat_map(|path| fs::read(path).expect("it is read"))
+            .collect()
+    }
+
+    /// By then the directory may be somebody else's.
+    #[tokio::test]
+    async fn who_is_late_for_a_close_that_failed_writes_nothing_and_is_told() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let engine = closed_in_vain(&directory).await;
+        let before = log_in(directory.path());
+        assert!(engine.shared.log().await.is_err());
+        assert_eq!(log_in(directory.path()), before);
+    }
+
+    #[tokio::test]
+    async fn what_a_worker_had_no_room_for_that_is_gone_is_not_answered() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let engine = closed_in_vain(&directory).await;
+        let full = EngineError::Full("as it was told".to_owned());
+        let failed = Some(full.clone());
+        engine
+            .shared
+            .progress
+            .send_modify(|progress| progress.failed = failed);
+        // Nobody but the worker writes the log while it begins a segment.
+        engine.shared.rotates.store(true, Ordering::SeqCst);
+        assert_eq!(engine.shared.log().await, Err(full));
     }
 }
