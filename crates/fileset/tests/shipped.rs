@@ -684,8 +684,15 @@ async fn victim_of_kills() {
         tokio::spawn(async move {
             for number in 0_u64.. {
                 let key = format!("{process:08}-{task}-{number:08}");
-                put(&*engine, &key, vec![9; 2_000]).await.unwrap();
-                engine.sync().await.unwrap();
+                let written = async {
+                    put(&*engine, &key, vec![9; 2_000]).await?;
+                    engine.sync().await
+                };
+                match written.await {
+                    // Another machine has it, before this one is killed.
+                    Err(EngineError::Fenced(_)) => return,
+                    written => written.unwrap(),
+                }
                 let line = format!("durable {key}\n");
                 std::io::stdout().write_all(line.as_bytes()).unwrap();
             }

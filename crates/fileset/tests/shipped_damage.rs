@@ -6,14 +6,25 @@
 
 mod keys;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
-use penstock_base::clock;
+use penstock_base::{Payload, clock};
 use penstock_fileset::engine::{
-    EmbeddedSettings, Engine, EngineError, ShippedEngine, ShippedSettings, query, transact,
+    EmbeddedEngine, EmbeddedSettings, Engine, EngineError, ShippedEngine, ShippedSettings,
+    position, query, transact,
 };
-use penstock_object::{ErrorKind, Key, ListOptions, Operation, Store};
+use penstock_object::{
+    Below, ErrorKind, Key, ListOptions, ObjectError, ObjectResult, Operation, PutOptions, Store,
+    Stored,
+};
 use penstock_object_testing::{Fault, Faults, Faulty, MemoryStore};
 use tempfile::TempDir;
 
@@ -113,6 +124,13 @@ async fn put_each(engine: &dyn Engine, name: &str, count: usize) {
 
 fn directory() -> TempDir {
     tempfile::tempdir().unwrap()
+}
+
+/// The files of a directory as they are now: as after a kill.
+fn copy_of(from: &TempDir) -> TempDir {
+    let copy = directory();
+    keys::copy_files(from.path(), copy.path());
+    copy
 }
 
 /// The key of the `number`th group of the first epoch.
@@ -226,4 +244,137 @@ async fn an_operation_of_any_size_that_was_acknowledged_is_found_elsewhere() {
     let attached = place.attach(&second).await.unwrap();
     let found = query(&attached, |reads| -> Outcome<_> { reads.get(b"large") });
     assert!(found.await.unwrap() == Some(large));
+}
+
+/// The old tree with or without its log, and the new one beside it, are what a kill in the last moment leaves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attach_that_was_killed_when_it_had_all_shows_nothing_older() {
+    let (place, first, second) = (Place::new(), directory(), directory());
+    put_each(&place.create(&first).await, "a", 1).await;
+    let engine = place.attach(&second).await.unwrap();
+    put_each(&engine, "b", 1).await;
+    engine.close().await.unwrap();
+    let engine = place.attach(&first).await.unwrap();
+    put_each(&engine, "c", 1).await;
+    engine.close().await.unwrap();
+    let before = copy_of(&second);
+    let engine = place.attach(&second).await.unwrap();
+    let expected = all(&engine).await;
+    engine.close().await.unwrap();
+    for is_log_gone in [false, true] {
+        let killed = copy_of(&before);
+        for entry in std::fs::read_dir(killed.path()).unwrap() {
+            let path = entry.unwrap().path();
+            if is_log_gone && path.to_string_lossy().contains("/log.") {
+                std::fs::remove_file(path).unwrap();
+            }
+        }
+        let replacement = killed.path().join("tree.new");
+        std::fs::copy(second.path().join("tree"), replacement).unwrap();
+        let settings = place.settings(killed.path());
+        let look = EmbeddedEngine::open(&settings.local).unwrap();
+        assert_eq!(all(&look).await, expected, "without its log: {is_log_gone}");
+        look.close().await.unwrap();
+        assert!(position(&settings).await.unwrap().is_own);
+        let engine = place.open(&killed).await.unwrap();
+        assert_eq!(all(&engine).await, expected);
+        engine.close().await.unwrap();
+    }
+}
+
+/// The store of a machine whose attach dies when it has stopped a busy writer, and before it could take its place.
+#[derive(Debug)]
+struct Dying {
+    below: Arc<dyn Store>,
+    writer: Arc<ShippedEngine>,
+    puts: AtomicU64,
+}
+
+#[async_trait::async_trait]
+impl Store for Dying {
+    fn below(&self) -> Below<'_> {
+        Below::Store(&*self.below)
+    }
+
+    async fn put(&self, key: &Key, body: Payload, options: PutOptions) -> ObjectResult<Stored> {
+        let number = self.puts.fetch_add(1, Ordering::SeqCst);
+        if number == 0 {
+            put_each(&*self.writer, "faster", 1).await;
+        }
+        match number {
+            0 | 1 => self.below.put(key, body, options).await,
+            _ => {
+                let kind = ErrorKind::Unavailable;
+                Err(ObjectError::new(kind, Operation::Put, "it died"))
+            }
+        }
+    }
+}
+
+/// A writer that was stopped for nobody, which it does not know yet, in a directory of its own.
+async fn stopped_in_vain(place: &Place) -> (Arc<ShippedEngine>, TempDir) {
+    let (first, second) = (directory(), directory());
+    let writer = Arc::new(place.create(&first).await);
+    put_each(&*writer, "a", 1).await;
+    let dying = Dying {
+        below: Arc::clone(&place.bucket),
+        writer: Arc::clone(&writer),
+        puts: AtomicU64::new(0),
+    };
+    let settings = ShippedSettings {
+        store: Arc::new(dying),
+        ..place.settings(second.path())
+    };
+    let attached = ShippedEngine::attach(&settings, &|_| ()).await;
+    assert!(
+        matches!(attached, Err(EngineError::Store(_))),
+        "{attached:?}"
+    );
+    (writer, first)
+}
+
+/// Groups that reach beyond a stop.
+const BEYOND: usize = 40;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attach_that_died_before_its_claim_shuts_nobody_out() {
+    let place = Place::new();
+    let (writer, first) = stopped_in_vain(&place).await;
+    put_each(&*writer, "b", BEYOND).await;
+    let expected = all(&*writer).await;
+    writer.close().await.unwrap();
+    drop(writer);
+    let opened = place.open(&first).await.unwrap();
+    assert!(all(&opened).await == expected);
+    let attached = place.attach(&directory()).await.unwrap();
+    assert!(all(&attached).await == expected);
+    put(&opened, "late", vec![1]).await.unwrap();
+    let refused = opened.sync().await;
+    assert!(
+        matches!(refused, Err(EngineError::Fenced(_))),
+        "{refused:?}"
+    );
+}
+
+/// It was killed, and opened again before that: the writer that waits is the one that is too late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_whose_writer_was_stopped_is_opened_again() {
+    let place = Place::new();
+    let (writer, first) = stopped_in_vain(&place).await;
+    let beyond = put_each(&*writer, "b", BEYOND);
+    let waited = clock::deadline(Duration::from_millis(1_500), beyond).await;
+    assert!(waited.is_err(), "it was not stopped");
+    let expected = all(&*writer).await;
+    let copy = copy_of(&first);
+    let opened = place.open(&copy).await.unwrap();
+    opened.sync().await.unwrap();
+    assert!(all(&opened).await == expected);
+    let refused = clock::deadline(Duration::from_secs(20), writer.sync()).await;
+    let refused = refused.expect("it is told in time");
+    assert!(
+        matches!(refused, Err(EngineError::Fenced(_))),
+        "{refused:?}"
+    );
+    put_each(&opened, "c", 5).await;
+    assert_eq!(all(&opened).await.len(), expected.len() + 5);
 }

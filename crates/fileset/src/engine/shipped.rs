@@ -17,7 +17,7 @@
 //!
 //! Each opening begins an epoch, by a claim at the place where the writer before would put its next group. So that
 //! writer can acknowledge nothing any more, wherever it runs and however long it slept: its group finds its place
-//! taken. The bucket needs to do one thing for it: refuse to write where something is.
+//! taken. An opening that dies before its claim shuts nobody out. The bucket needs to do one thing for it: refuse to write where something is.
 //!
 //! At an opening disk and bucket are brought together: what the log on the disk has and the bucket lacks is shipped, and
 //! what the bucket has and a disk lost with the power is taken over. Only [`ShippedEngine::attach`] takes a log away
@@ -119,7 +119,7 @@ impl ShippedEngine {
             replacement.tree.merge_with(&Changes::new(), &facts)?;
             replacement.finish()
         })?;
-        Self::start(bucket, prepared, claimed)
+        Self::start(bucket, prepared, (holder, claimed))
     }
 
     async fn begin(settings: &ShippedSettings, from: From) -> EngineResult<Self> {
@@ -136,13 +136,16 @@ impl ShippedEngine {
         };
         let facts = [(HOLDER, holder)];
         run_blocking(|| prepared.tree.merge_with(&Changes::new(), &facts))?;
-        Self::start(bucket, prepared, claimed)
+        Self::start(bucket, prepared, (holder, claimed))
     }
 
-    fn start(bucket: Bucket, prepared: Prepared, claimed: Claimed) -> EngineResult<Self> {
-        let Claimed { epoch, chain, tip } = claimed;
-        let shipping = Shipping::new(bucket, epoch, tip.sequence, chain.groups);
-        let shipping = Arc::new(shipping);
+    fn start(
+        bucket: Bucket,
+        prepared: Prepared,
+        (holder, claimed): (u64, Claimed),
+    ) -> EngineResult<Self> {
+        let tip = claimed.tip;
+        let shipping = Arc::new(Shipping::new(bucket, holder, claimed));
         unshipped(&prepared, tip, |chunk| shipping.add(chunk))?;
         let tap = Arc::<Shipping>::clone(&shipping);
         let local = Arc::new(run_blocking(|| prepared.start(Some(tap), None))?);
@@ -314,7 +317,7 @@ fn unshipped(prepared: &Prepared, tip: Tip, mut add: impl FnMut(Chunk)) -> Engin
 impl Debug for ShippedEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ShippedEngine")
-            .field("epoch", &self.shipping.epoch)
+            .field("epoch", &self.shipping.epoch())
             .finish_non_exhaustive()
     }
 }

@@ -10,12 +10,16 @@
 //! that is a claim, the epoch has ended: of a group behind it nothing was acknowledged, nor will be, because groups are
 //! acknowledged in order. Claims stay for ever, for a writer may have slept for long.
 //!
-//! A writer that is busy would win each race for the next place. Then the claim is first put some places ahead, where
-//! the writer will find it, and after that at the first place that is free before.
+//! A writer that is busy would win each race for the next place. Then a *stop* is first put some places ahead, where
+//! the writer will find it, and after that the claim at the first place that is free before. A stop ends the epoch and leaves
+//! the log with who has it: a writer that finds one lets whoever put it go on for [`STOPPED`], and goes on in the next epoch
+//! if nobody did. So a machine that dies before its claim is there shuts nobody out.
 //!
 //! Groups are on their way at once, up to [`IN_FLIGHT_MAX`]: of the last of them one may be missing. So a hole with as many
 //! groups behind it was made by a deletion, and a checkpoint has all that is before: what deletions spared, and what a
 //! request brought that arrived long after it was repeated. Deletions leave the last groups, [`IN_FLIGHT_MAX`], where they are.
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -35,6 +39,8 @@ use crate::engine::{
 pub(super) const IN_FLIGHT_MAX: usize = 2;
 /// How many places ahead a busy writer is stopped.
 const AHEAD: u64 = 16;
+/// How long a writer that was stopped waits for who stopped it: a few requests.
+pub(super) const STOPPED: Duration = Duration::from_secs(2);
 /// How often that is tried.
 const CLAIM_ATTEMPTS: usize = 16;
 /// Claims after which a store that was not seen to refuse a write is taken for one that does not.
@@ -304,7 +310,7 @@ pub(super) enum From {
 }
 
 /// An epoch that has begun.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Claimed {
     pub(super) epoch: u64,
     /// All before it.
@@ -313,9 +319,19 @@ pub(super) struct Claimed {
     pub(super) tip: Tip,
 }
 
+impl Claimed {
+    /// Before the first place of the epoch.
+    pub(super) fn place(&self) -> LogName {
+        LogName {
+            epoch: self.epoch,
+            number: 0,
+        }
+    }
+}
+
 /// Ends the epoch that goes on and begins the next one: nothing more is acknowledged by who had it.
 pub(super) async fn claim(bucket: &Bucket, holder: u64, from: From) -> EngineResult<Claimed> {
-    let token = random::number();
+    let token = random::number().max(1);
     let mut chain = Chain::read(bucket).await?;
     check(&chain, bucket, (holder, from)).await?;
     let claim = |name| Claim {
@@ -326,11 +342,7 @@ pub(super) async fn claim(bucket: &Bucket, holder: u64, from: From) -> EngineRes
     let mut proofs = 0;
     for attempt in 0..CLAIM_ATTEMPTS as u64 * AHEAD {
         if attempt % AHEAD == 1 {
-            let ahead = LogName {
-                number: chain.next.number.saturating_add(AHEAD),
-                ..chain.next
-            };
-            put(bucket, claim(ahead)).await?;
+            stop(bucket, &chain, holder).await?;
         }
         let epoch = chain.epoch();
         match put(bucket, claim(chain.next)).await? {
@@ -354,6 +366,20 @@ pub(super) async fn claim(bucket: &Bucket, holder: u64, from: From) -> EngineRes
     Err(EngineError::Store(
         "its writer is faster each time: end it first".to_owned(),
     ))
+}
+
+/// Puts a stop ahead of who writes to the log; `holder` has one that nobody had.
+async fn stop(bucket: &Bucket, chain: &Chain, holder: u64) -> EngineResult<()> {
+    let ahead = LogName {
+        number: chain.next.number.saturating_add(AHEAD),
+        ..chain.next
+    };
+    let stop = Claim {
+        name: ahead,
+        holder: chain.holder(bucket).await?.unwrap_or(holder),
+        token: Claim::STOP,
+    };
+    put(bucket, stop).await.map(drop)
 }
 
 async fn put(bucket: &Bucket, claim: Claim) -> EngineResult<Created> {

@@ -159,7 +159,7 @@ impl Folder {
         self.parts += 1;
         let name = PartName {
             sequence,
-            epoch: self.shipping.epoch,
+            epoch: self.shipping.epoch(),
             number: self.parts,
         };
         let key = name.to_string();
@@ -176,7 +176,7 @@ impl Folder {
         let bucket = &self.shipping.bucket;
         let name = ManifestName {
             sequence: manifest.sequence,
-            epoch: self.shipping.epoch,
+            epoch: self.shipping.epoch(),
         };
         let key = name.to_string();
         let manifest = match bucket
@@ -192,7 +192,7 @@ impl Folder {
             parts = manifest.parts.len(),
             "a checkpoint of the metadata is in the bucket"
         );
-        let epoch = self.shipping.epoch;
+        let epoch = self.shipping.epoch();
         let place = manifest.place();
         self.shipping.log.lock().retain(|link| link.name >= place);
         let needed = Needed {

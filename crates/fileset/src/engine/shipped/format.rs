@@ -4,7 +4,8 @@
 //! kind "PENSTKxN"  crc32c  identity  body      8 + 4 + 8 bytes and the body; the checksum is of all behind it
 //! G  group     epoch  number  before  last, records   5 * 8 bytes and the records behind `before`, a
 //!                                               [`Tip`](crate::engine::record::Tip), up to operation `last`
-//! C  claim     epoch  number  holder  token           the epoch `epoch` ends here: `holder` begins the next one
+//! C  claim     epoch  number  holder  token           the epoch `epoch` ends here: `holder` begins the next one, or,
+//!                                               with the token 0, goes on if nobody else does
 //! P  part      changes                          as in a record
 //! M  manifest  JSON, see `Manifest`
 //! ```
@@ -98,7 +99,7 @@ pub(super) struct Claim {
     pub(super) name: LogName,
     /// A number of the directory that the metadata is in.
     pub(super) holder: u64,
-    /// Another one each time: no two claims are alike.
+    /// Another one each time: no two claims are alike. [`Self::STOP`] in a stop, of which any is as good as another.
     pub(super) token: u64,
 }
 
@@ -153,6 +154,12 @@ impl Group {
 }
 
 impl Claim {
+    pub(super) const STOP: u64 = 0;
+
+    pub(super) fn is_stop(&self) -> bool {
+        self.token == Self::STOP
+    }
+
     pub(super) fn encode(&self, identity: u64) -> Payload {
         let LogName { epoch, number } = self.name;
         let body = numbers([epoch, number, self.holder, self.token]);

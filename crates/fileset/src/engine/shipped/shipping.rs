@@ -5,12 +5,15 @@
 //! one. What nobody waits for is shipped within [`SHIP_INTERVAL`]. Groups are acknowledged in their order, also where
 //! a later one arrived first.
 //!
+//! A group that finds its place taken by a claim was sent by a writer that is shut out. One that finds a stop there goes on in
+//! the next epoch, with all behind it, if nobody else began that; see [`chain`].
+//!
 //! A group that the store did not take is sent again as it is, until it does: whoever waited meanwhile is told, and
 //! whoever asks anew waits anew. Past [`UNSHIPPED_MAX`] bytes operations wait.
 
 use std::{collections::VecDeque, time::Duration};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream::FuturesOrdered};
 use penstock_base::{
     Mutex,
@@ -20,19 +23,23 @@ use tokio::sync::{Notify, watch};
 
 use super::{
     bucket::{Bucket, Created},
-    chain::{IN_FLIGHT_MAX, Link},
-    format::Group,
+    chain::{self, Chain, Claimed, From, IN_FLIGHT_MAX, Link, STOPPED},
+    format::{Group, LogObject},
     names::LogName,
 };
 use crate::engine::{
     EngineError, EngineResult,
     embedded::{Chunk, Tap},
+    record::Tip,
 };
 
 /// How long something that nobody waits for may be lost with the machine.
 const SHIP_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes after which a group gets no further chunk.
 pub(super) const GROUP_MAX: usize = 4 << 20;
+/// Bytes up to which chunks are put together: each operation brings one, which costs memory of its own and a slice of a
+/// request.
+const TOGETHER_MAX: usize = 64 << 10;
 /// Bytes that the bucket may lack before operations wait.
 const UNSHIPPED_MAX: usize = 32 << 20;
 /// How long an operation waits for that.
@@ -44,20 +51,46 @@ const RETRY_MAX: Duration = Duration::from_secs(5);
 pub(super) const FOLD_BYTES: u64 = 8 << 20;
 pub(super) const FOLD_GROUPS: usize = 512;
 
+/// Chunks that were put together.
+#[derive(Debug)]
+struct Stretch {
+    before: Tip,
+    last: u64,
+    records: BytesMut,
+}
+
+impl Stretch {
+    fn of_chunk(chunk: Chunk) -> Self {
+        Self {
+            before: chunk.before,
+            last: chunk.last,
+            records: chunk.records.into(),
+        }
+    }
+
+    fn of_group(group: &Group) -> Self {
+        Self {
+            before: group.before,
+            last: group.last,
+            records: Bytes::from(group.records.concat()).into(),
+        }
+    }
+}
+
 /// What is to be sent.
 #[derive(Debug, Default)]
 struct Queue {
-    chunks: VecDeque<Chunk>,
-    /// Bytes of chunks, of which each operation brings one.
+    stretches: VecDeque<Stretch>,
+    /// Bytes of stretches.
     waiting: usize,
-    /// Bytes of chunks, and of groups on their way.
+    /// Bytes of stretches, and of groups on their way.
     bytes: usize,
     /// When the first of the chunks came.
     since: Option<Instant>,
     /// Up to which operation somebody waits.
     wanted: u64,
-    /// The last group that was sent.
-    number: u64,
+    /// The place of the last group that was sent.
+    place: LogName,
 }
 
 /// How far the bucket is.
@@ -76,7 +109,8 @@ pub(super) struct Shipped {
 #[derive(Debug)]
 pub(super) struct Shipping {
     pub(super) bucket: Bucket,
-    pub(super) epoch: u64,
+    /// The number of the directory.
+    holder: u64,
     queue: Mutex<Queue>,
     bell: Notify,
     pub(super) progress: watch::Sender<Shipped>,
@@ -87,21 +121,30 @@ pub(super) struct Shipping {
 }
 
 impl Shipping {
-    /// Goes on in `epoch` behind operation `last`, which `log` leads to.
-    pub(super) fn new(bucket: Bucket, epoch: u64, last: u64, log: Vec<Link>) -> Self {
+    /// Goes on in an epoch that `holder` claimed.
+    pub(super) fn new(bucket: Bucket, holder: u64, claimed: Claimed) -> Self {
         let shipped = Shipped {
-            last,
+            last: claimed.tip.sequence,
             ..Shipped::default()
+        };
+        let queue = Queue {
+            place: claimed.place(),
+            ..Queue::default()
         };
         Self {
             bucket,
-            epoch,
-            queue: Mutex::default(),
+            holder,
+            queue: Mutex::new(queue),
             bell: Notify::new(),
             progress: watch::Sender::new(shipped),
-            log: Mutex::new(log),
+            log: Mutex::new(claimed.chain.groups),
             foldable: Notify::new(),
         }
+    }
+
+    /// The epoch that goes on.
+    pub(super) fn epoch(&self) -> u64 {
+        self.queue.lock().place.epoch
     }
 
     /// Returns when the bucket has all up to operation `sequence`. Fails if it refuses a group meanwhile.
@@ -161,7 +204,13 @@ impl Shipping {
         let mut queue = self.queue.lock();
         queue.bytes += chunk.records.len();
         queue.waiting += chunk.records.len();
-        queue.chunks.push_back(chunk);
+        match queue.stretches.back_mut() {
+            Some(back) if back.records.len() + chunk.records.len() <= TOGETHER_MAX => {
+                back.records.extend_from_slice(&chunk.records);
+                back.last = chunk.last;
+            }
+            _ => queue.stretches.push_back(Stretch::of_chunk(chunk)),
+        }
         queue.since.get_or_insert_with(clock::now);
         drop(queue);
         self.bell.notify_one();
@@ -170,33 +219,30 @@ impl Shipping {
     /// The next group, if it is time for it.
     fn next_group(&self) -> Option<Group> {
         let mut queue = self.queue.lock();
-        let before = queue.chunks.front()?.before;
+        let before = queue.stretches.front()?.before;
         let is_late = queue
             .since
             .is_some_and(|since| since.elapsed() >= SHIP_INTERVAL);
         if queue.wanted <= before.sequence && queue.waiting < GROUP_MAX && !is_late {
             return None;
         }
-        queue.number += 1;
+        queue.place = queue.place.next();
         let mut group = Group {
-            name: LogName {
-                epoch: self.epoch,
-                number: queue.number,
-            },
+            name: queue.place,
             before,
             last: before.sequence,
             records: Vec::new(),
         };
         let mut bytes = 0;
         while bytes < GROUP_MAX
-            && let Some(chunk) = queue.chunks.pop_front()
+            && let Some(stretch) = queue.stretches.pop_front()
         {
-            bytes += chunk.records.len();
-            group.last = chunk.last;
-            group.records.push(chunk.records);
+            bytes += stretch.records.len();
+            group.last = stretch.last;
+            group.records.push(stretch.records.freeze());
         }
         queue.waiting -= bytes;
-        queue.since = queue.chunks.front().map(|_| clock::now());
+        queue.since = queue.stretches.front().map(|_| clock::now());
         Some(group)
     }
 
@@ -210,8 +256,8 @@ impl Shipping {
         let _ = clock::deadline(left, self.bell.notified()).await;
     }
 
-    /// Sends a group until the bucket has it. Fails if somebody else has its place.
-    async fn send(&self, group: Group) -> EngineResult<Sent> {
+    /// Sends a group until the bucket has it. Fails if something else has its place.
+    async fn send(&self, group: Group) -> Result<Sent, Ended> {
         let name = group.name;
         let body = group.encode(self.bucket.identity);
         let mut pause = RETRY_MIN;
@@ -227,11 +273,18 @@ impl Shipping {
                         records: group.records.iter().map(Bytes::len).sum(),
                     });
                 }
-                Ok(Created::Taken(_)) => return Err(taken_over()),
+                Ok(Created::Taken(there)) => return Err(self.ended_by(&there, name)),
                 Err(error) => self.failed(&error),
             }
             clock::sleep(pause).await;
             pause = RETRY_MAX.min(pause * 2);
+        }
+    }
+
+    fn ended_by(&self, there: &Bytes, name: LogName) -> Ended {
+        match LogObject::decode(there, self.bucket.identity, name) {
+            Ok(LogObject::Claim(claim)) if claim.is_stop() => Ended::Stopped,
+            _ => Ended::TakenOver,
         }
     }
 
@@ -266,11 +319,31 @@ impl Shipping {
 
     /// Ships until somebody else has the log.
     pub(super) async fn run(&self) {
+        let error = loop {
+            let (ended, unsent) = self.run_epoch().await;
+            self.take_back(unsent);
+            let went_on = match ended {
+                Ended::Stopped => self.go_on().await,
+                Ended::TakenOver => Err(taken_over()),
+            };
+            if let Err(error) = went_on {
+                break error;
+            }
+        };
+        tracing::error!(%error, "nothing more is changed here");
+        self.progress
+            .send_modify(|shipped| shipped.ended = Some(error));
+    }
+
+    /// Ships until the epoch has ended. Returns what was sent and did not arrive before that.
+    async fn run_epoch(&self) -> (Ended, VecDeque<Group>) {
         let mut flights = FuturesOrdered::new();
+        let mut groups = VecDeque::new();
         loop {
             while flights.len() < IN_FLIGHT_MAX
                 && let Some(group) = self.next_group()
             {
+                groups.push_back(group.clone());
                 flights.push_back(self.send(group));
             }
             let sent = tokio::select! {
@@ -279,15 +352,72 @@ impl Shipping {
             };
             match sent {
                 Ok(sent) => self.arrived(&sent),
-                Err(error) => {
-                    tracing::error!(%error, "nothing more is changed here");
-                    return self
-                        .progress
-                        .send_modify(|shipped| shipped.ended = Some(error));
-                }
+                Err(ended) => return (ended, groups),
             }
+            groups.pop_front();
         }
     }
+
+    /// Puts groups that did not arrive back to what is to be sent.
+    fn take_back(&self, groups: VecDeque<Group>) {
+        let mut queue = self.queue.lock();
+        for group in groups.into_iter().rev() {
+            let stretch = Stretch::of_group(&group);
+            queue.waiting += stretch.records.len();
+            queue.stretches.push_front(stretch);
+        }
+        queue.since.get_or_insert_with(clock::now);
+    }
+
+    /// Begins the next epoch, if nobody else did since this one was stopped.
+    async fn go_on(&self) -> EngineResult<()> {
+        tracing::warn!("an attach on another machine stopped the log and may go on with it");
+        clock::sleep(STOPPED).await;
+        let front = self
+            .queue
+            .lock()
+            .stretches
+            .front()
+            .map(|front| front.before);
+        let own = front.ok_or_else(taken_over)?;
+        let mut pause = RETRY_MIN;
+        loop {
+            match self.claim_behind(own).await {
+                Ok(place) => {
+                    self.queue.lock().place = place;
+                    return Ok(());
+                }
+                Err(error @ EngineError::Store(_)) => self.failed(&error),
+                Err(EngineError::Fenced(_)) => return Err(taken_over()),
+                Err(error) => return Err(error),
+            }
+            clock::sleep(pause).await;
+            pause = RETRY_MAX.min(pause * 2);
+        }
+    }
+
+    /// Claims the next epoch, if the log ends at `own`. Where a copy of this directory has gone on with it that is not
+    /// shut out.
+    async fn claim_behind(&self, own: Tip) -> EngineResult<LogName> {
+        let chain = Chain::read(&self.bucket).await?;
+        if chain.tip(&self.bucket).await? != own {
+            return Err(taken_over());
+        }
+        let claimed = chain::claim(&self.bucket, self.holder, From::Oneself).await?;
+        match claimed.tip == own {
+            true => Ok(claimed.place()),
+            false => Err(taken_over()),
+        }
+    }
+}
+
+/// Why an epoch has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// Somebody was about to take the log over.
+    Stopped,
+    /// Somebody has the log.
+    TakenOver,
 }
 
 /// A group that the bucket has.
@@ -317,5 +447,43 @@ impl Tap for Shipping {
 
     fn done(&self) -> u64 {
         self.progress.borrow().last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use penstock_object_testing::MemoryStore;
+
+    use super::*;
+
+    /// Each of them in an allocation of its own, they would hold a multiple of what they are counted as.
+    #[test]
+    fn small_operations_that_wait_are_put_together() {
+        const COUNT: u64 = 10_000;
+        let bucket = Bucket::new(Arc::new(MemoryStore::new()), 7);
+        let claimed = Claimed {
+            epoch: 1,
+            ..Claimed::default()
+        };
+        let shipping = Shipping::new(bucket, 1, claimed);
+        for sequence in 0..COUNT {
+            shipping.add(Chunk {
+                before: Tip {
+                    sequence,
+                    history: 0,
+                },
+                last: sequence + 1,
+                records: sequence.to_le_bytes().to_vec().into(),
+            });
+        }
+        let count = shipping.queue.lock().stretches.len();
+        assert!(count <= 2, "{count}");
+        shipping.want(COUNT);
+        let group = shipping.next_group().expect("somebody waits");
+        assert_eq!((group.before.sequence, group.last), (0, COUNT));
+        let expected: Vec<_> = (0..COUNT).flat_map(u64::to_le_bytes).collect();
+        assert!(group.records.concat() == expected);
     }
 }
