@@ -18,6 +18,7 @@
 //! | sending | what is sent is synced before: a power cut may bring a file back that was removed |
 //! | removal | an object that no file needs any more is dropped without a request |
 //! | a crash | the next one who opens the spool finds all files sealed; what no metadata refers to is dropped |
+//! | a sync that failed | is noted; the next one who opens the spool writes what is here again, since the kernel may take for clean what the disk does not have |
 //! | a power cut | operations that were not synced and refer to bytes that are not here are undone ([`Barrier::has`]) |
 //! | room | [`SPOOL_MAX`] bytes; a save waits for uploads, [`ROOM_WAIT`] at most, and then goes to the bucket |
 //! | a full disk | the append fails, and the run goes to the bucket at once |
@@ -65,6 +66,8 @@ const OPEN_FOR: Duration = Duration::from_secs(5);
 pub(super) const ROOM_WAIT: Duration = Duration::from_secs(60);
 /// The file that says in which start of the machine the spool was open.
 const BOOT: &str = "boot";
+/// The file that says that a sync failed. What is read is not on the disk for sure, until it is written again.
+const SUSPECT: &str = "suspect";
 /// Between two attempts to store an object, each of which has the store's own retries.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Objects that are put into the bucket at once.
@@ -128,17 +131,21 @@ impl Spool {
     /// engine's lock.
     pub fn open(directory: &Path, below: Arc<dyn Store>) -> io::Result<Arc<Self>> {
         make_private_directory(directory)?;
-        let is_same_boot = is_noted(&directory.join(BOOT));
+        let is_suspect = directory.join(SUSPECT).exists();
+        let is_same_boot = !is_suspect && is_noted(&directory.join(BOOT));
         let mut state = State::default();
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();
-            if path.ends_with(BOOT) {
+            if path.ends_with(BOOT) || path.ends_with(SUSPECT) {
                 continue;
             }
             match object_of(&path) {
-                Some(object) => state.found(object, fs::File::open(&path)?)?,
+                Some(object) => state.found(object, found(&path, is_suspect)?)?,
                 None => tracing::warn!(path = %path.display(), "this is no file of a spool"),
             }
+        }
+        if is_suspect {
+            fs::remove_file(directory.join(SUSPECT))?;
         }
         Ok(Arc::new(Self {
             directory: directory.to_owned(),
@@ -273,11 +280,19 @@ impl Spool {
     pub(crate) fn read(&self, due: &Due) -> io::Result<Bytes> {
         let mut bytes = vec![0; due.length as usize];
         run_blocking(|| {
-            due.file.sync_data()?;
+            self.sync(&due.file)?;
             due.file.read_exact_at(&mut bytes, 0)
         })?;
         self.state.lock().synced(due.object);
         Ok(bytes.into())
+    }
+
+    fn sync(&self, file: &fs::File) -> io::Result<()> {
+        file.sync_data().inspect_err(|_| {
+            if let Err(error) = fs::File::create(self.directory.join(SUSPECT)) {
+                tracing::warn!(%error, "that a sync failed could not be noted in the spool");
+            }
+        })
     }
 
     /// The bucket has it: there is room for more here, whether or not the metadata can be told now how long it became.
@@ -341,7 +356,7 @@ impl Spool {
 impl Barrier for Spool {
     fn pass(&self) -> io::Result<()> {
         let files = self.state.lock().unsynced();
-        let synced = files.iter().try_for_each(|(_, file)| file.sync_data());
+        let synced = files.iter().try_for_each(|(_, file)| self.sync(file));
         synced.inspect_err(|_| self.state.lock().still_unsynced(&files))
     }
 
@@ -379,6 +394,16 @@ fn note_boot(path: &Path) -> io::Result<()> {
     let mut file = fs::File::create(path)?;
     file.write_all(boot_id().as_bytes())?;
     file.sync_all()
+}
+
+/// A file that an earlier spool left, which is written again if it `is_suspect`.
+fn found(path: &Path, is_suspect: bool) -> io::Result<fs::File> {
+    let file = fs::File::options().read(true).write(true).open(path)?;
+    if is_suspect {
+        file.write_all_at(&fs::read(path)?, 0)?;
+        file.sync_data()?;
+    }
+    Ok(file)
 }
 
 /// The object whose file this is.
@@ -475,5 +500,43 @@ mod tests {
             .read(&due.expect("it is old enough"))
             .expect("it is here");
         assert!(spool.state.lock().unsynced().is_empty());
+    }
+
+    /// The kernel takes the pages of a sync that failed for clean: no sync that comes later brings them to the disk.
+    #[tokio::test]
+    async fn what_is_here_is_written_again_after_a_sync_that_failed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let first = spool(&directory);
+        let run = runs(vec![Piece {
+            offset: 0,
+            bytes: Bytes::from_static(b"synced"),
+        }]);
+        let written = taken(&first, 6).await.write(&run[0]);
+        written.expect("there is room");
+        let object = ObjectId {
+            writer: 1,
+            number: 2,
+        };
+        let (pipe, _) = io::pipe().expect("there are some left");
+        let no_file = fs::File::from(std::os::fd::OwnedFd::from(pipe));
+        let added = first.state.lock().found(object, no_file);
+        added.expect("it is empty");
+        let path = first.path(ObjectId {
+            writer: 1,
+            number: 1,
+        });
+        let long_ago = std::time::SystemTime::UNIX_EPOCH;
+        let begin_again = |is_failed: bool| {
+            assert_eq!(first.pass().is_err(), is_failed, "no pipe is synced");
+            let file = fs::File::options().write(true).open(&path);
+            let aged = file.and_then(|file| file.set_modified(long_ago));
+            aged.expect("it is here");
+            drop(spool(&directory));
+            let modified = fs::metadata(&path).and_then(|found| found.modified());
+            modified.expect("it is here") != long_ago
+        };
+        assert!(begin_again(true));
+        first.state.lock().remove(object);
+        assert!(!begin_again(false));
     }
 }
