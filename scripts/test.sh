@@ -23,6 +23,8 @@ want s3fs s3fs
 want rclone rclone
 want rsync rsync
 want nfs-ls libnfs-utils
+want rpcinfo rpcbind
+want showmount nfs-common
 want fsck.erofs erofs-utils
 want e2fsck e2fsprogs
 want_postgres

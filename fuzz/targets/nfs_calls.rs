@@ -1,4 +1,4 @@
-//! Records as clients of NFS send them: record marks, RPC, MOUNT, NLM and NFS. What is accepted came out of the bytes that
+//! Records as clients of NFS send them: record marks, RPC, portmap, MOUNT, NLM and NFS. What is accepted came out of the bytes that
 //! were received, and nothing of what is made of it is larger.
 
 #![no_main]
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use penstock_base::{BufferPool, MemoryBudget};
 use penstock_nfs::{
-    protocol::{mount3, nfs3, nlm4, rpc::Call},
+    protocol::{mount3, nfs3, nlm4, portmap, rpc::Call},
     whole_record,
 };
 use tokio::runtime::{Builder, Runtime};
@@ -37,10 +37,14 @@ fn call(message: Bytes, data: Option<Bytes>) {
         return;
     };
     if let Some(Ok(mount3::Request::Mount(path))) =
-        mount3::Request::decode(call.procedure, &mut call.arguments.clone())
+        mount3::Request::decode((call.version, call.procedure), &mut call.arguments.clone())
     {
         assert!(path.len() <= received);
     }
+    let version = [portmap::PORTMAP, portmap::RPCBIND[1]][(call.version % 2) as usize];
+    portmap::Request::decode((version, call.procedure), &mut call.arguments.clone());
+    let port = portmap::read_place(version, &mut call.arguments.clone());
+    assert_ne!(port, Ok(Some(0)));
     if let Some(Ok(nlm4::Request::Lock(cookie, wanted, _))) =
         nlm4::Request::decode(call.procedure, &mut call.arguments.clone())
     {

@@ -165,6 +165,11 @@ pub struct Export {
 }
 
 impl Export {
+    /// Whether there is a rule for a client.
+    pub(crate) fn is_known(&self, address: IpAddr) -> bool {
+        self.rules.iter().any(|rule| rule.is_for(address))
+    }
+
     /// The rule for a client.
     pub(crate) fn rule(&self, address: IpAddr, port: u16) -> Option<&Rule> {
         let rule = self.rules.iter().find(|rule| rule.is_for(address))?;

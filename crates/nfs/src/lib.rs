@@ -2,8 +2,11 @@
 //!
 //! From the wire inwards:
 //!
-//! - `transport`: records on connections, with bounds on what is under way; replies from any task, in slices.
-//! - [`protocol`]: bytes to calls, results to bytes: RPC, MOUNT, NFS and NLM. Nothing there knows a volume or a socket.
+//! - `listening`, `transport`: records on connections, and datagrams, with bounds on what is under way; replies from any
+//!   task, in slices.
+//! - [`protocol`]: bytes to calls, results to bytes: RPC, portmap, MOUNT, NFS and NLM. Nothing there knows a volume or a
+//!   socket.
+//! - `port_mapper`: which of these listens where.
 //! - `service`: a call as calls of a `Volume`: who asks (`export`), whether it is a repeat (`duplicates`), about which
 //!   file (`handles`, `nodes`), and one file per family of procedures.
 //! - `pace`, `target_type`: what a mount target of a type delivers at most, shared fairly among its clients.
@@ -20,12 +23,14 @@ mod duplicates;
 mod export;
 mod handles;
 mod limits;
+mod listening;
 mod lockers;
 mod metrics;
 mod nodes;
 mod open_files;
 mod pace;
 mod places;
+mod port_mapper;
 pub mod protocol;
 mod server;
 mod service;
@@ -35,7 +40,7 @@ mod transport;
 
 pub use export::{Export, NOBODY, Network, ParseNetworkError, Rule, Squash};
 pub use handles::{ExportId, HandleKey};
-pub use server::{NfsServer, Unsaved};
+pub use server::{NfsServer, StartError, Unsaved};
 pub use settings::NfsSettings;
 pub use target_type::{TargetType, UnknownTargetType};
 pub use transport::whole_record;

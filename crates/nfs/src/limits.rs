@@ -20,6 +20,14 @@ pub(crate) const FRAGMENT_MAX: usize = TRANSFER_MAX as usize + MESSAGE_MAX;
 
 /// Connections at once.
 pub(crate) const CONNECTIONS_MAX: usize = 16_384;
+/// Connections at once to what tells the ports.
+pub(crate) const PORT_MAPPER_CONNECTIONS_MAX: usize = 256;
+/// Datagrams of one socket under way at once.
+pub(crate) const DATAGRAMS_MAX: usize = 256;
+/// Bytes of a datagram, received or sent: what ONC RPC sends in one by custom.
+pub(crate) const DATAGRAM_MAX: usize = 8800;
+/// How long a socket rests that cannot receive datagrams.
+pub(crate) const RECEIVE_PAUSE: Duration = Duration::from_millis(100);
 /// Calls of one connection under way at once.
 pub(crate) const CALLS_OF_CONNECTION_MAX: usize = 64;
 /// Calls of all connections under way at once.

@@ -3,5 +3,6 @@
 pub mod mount3;
 pub mod nfs3;
 pub mod nlm4;
+pub mod portmap;
 pub mod rpc;
 pub mod xdr;

@@ -1,38 +1,51 @@
-//! The server: its listener, its connections and its end.
+//! The server: what listens for it, and its end.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use penstock_base::{BufferPool, FsError, clock, metrics::Registry};
 use penstock_vfs::Volume;
+use thiserror::Error;
 use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    net::{TcpListener, UdpSocket},
+    sync::watch,
     task::JoinHandle,
 };
-use tracing::{debug, warn};
 
 use crate::{
     NfsSettings,
-    limits::{CONNECTIONS_MAX, SWEEP_INTERVAL},
+    limits::{CONNECTIONS_MAX, PORT_MAPPER_CONNECTIONS_MAX, SWEEP_INTERVAL},
+    listening::{Accepting, bind_both},
+    port_mapper::{Places, PortMapper},
     service::{Client, Service},
-    transport::{Load, serve},
+    transport::{Greeting, Load, serve_datagrams},
 };
 
 /// Files that could not be saved, by path, with the reason for each.
 pub type Unsaved = Vec<(String, FsError)>;
 
-/// How long the listener rests when the system has no descriptor for another connection.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often the end of calls under way is looked for.
 const LEAVE_POLL: Duration = Duration::from_millis(10);
+
+/// Why a mount target was not started.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// It cannot listen at its address.
+    #[error("cannot listen on `{0}`: {1}")]
+    Listen(SocketAddr, io::Error),
+    /// It cannot tell clients its ports at this address.
+    #[error("cannot listen on `{0}` as portmap: {1}")]
+    Portmap(SocketAddr, io::Error),
+}
 
 /// A mount target. Dropping it ends its connections and saves nothing.
 pub struct NfsServer {
     address: SocketAddr,
+    port_mapper: Option<SocketAddr>,
     service: Arc<Service>,
     /// Connections end when this becomes true.
     closing: watch::Sender<bool>,
-    tasks: [JoinHandle<()>; 2],
+    listening: Vec<JoinHandle<()>>,
+    sweeping: JoinHandle<()>,
     left: tokio::sync::Mutex<Option<Unsaved>>,
     ended: watch::Sender<bool>,
 }
@@ -46,32 +59,31 @@ impl std::fmt::Debug for NfsServer {
 }
 
 impl NfsServer {
-    /// Serves `volume` on `address`, with NFS, MOUNT and NLM on the same port. Fails if it cannot listen there.
+    /// Serves `volume` on `address`, with NFS, MOUNT and NLM on the same port. Fails if it cannot listen there, or where it
+    /// is told to tell its ports.
     pub async fn start(
         volume: Arc<dyn Volume>,
         address: SocketAddr,
         settings: NfsSettings,
         (pool, registry): (Arc<BufferPool>, &Registry),
-    ) -> io::Result<Self> {
-        let listener = TcpListener::bind(address).await?;
-        let address = listener.local_addr()?;
-        let service = Arc::new(Service::new(volume, settings, registry));
+    ) -> Result<Self, StartError> {
+        let sockets = Sockets::bind(address, settings.portmap).await?;
+        let (address, port_mapper) = (sockets.address, sockets.port_mapper_address());
         let closing = watch::Sender::new(false);
-        let accepting = Accepting {
+        let service = Arc::new(Service::new(volume, settings, registry));
+        let listening = Listening {
             service: Arc::clone(&service),
             load: Load::new(pool.budget().total()),
             pool,
             closing: closing.subscribe(),
         };
-        let tasks = [
-            tokio::spawn(accepting.accept_all(listener)),
-            tokio::spawn(sweep_for_ever(Arc::clone(&service))),
-        ];
         Ok(Self {
             address,
+            port_mapper,
+            listening: listening.begin(sockets),
+            sweeping: tokio::spawn(sweep_for_ever(Arc::clone(&service))),
             service,
             closing,
-            tasks,
             left: tokio::sync::Mutex::default(),
             ended: watch::Sender::new(false),
         })
@@ -80,6 +92,11 @@ impl NfsServer {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it tells its ports, if it does.
+    pub fn port_mapper(&self) -> Option<SocketAddr> {
+        self.port_mapper
     }
 
     /// Connections that are open.
@@ -102,13 +119,13 @@ impl NfsServer {
         if let Some(left) = &*left {
             return left.clone();
         }
-        self.tasks[0].abort();
+        self.listening.iter().for_each(JoinHandle::abort);
         self.closing.send_replace(true);
         let until = clock::now() + grace;
         while self.service.changing() > 0 && clock::now() < until {
             clock::sleep(LEAVE_POLL).await;
         }
-        self.tasks[1].abort();
+        self.sweeping.abort();
         let unsaved = self.service.shut_down().await;
         *left = Some(unsaved.clone());
         drop(left);
@@ -120,64 +137,110 @@ impl NfsServer {
 impl Drop for NfsServer {
     fn drop(&mut self) {
         self.closing.send_replace(true);
-        self.tasks.iter().for_each(JoinHandle::abort);
+        self.listening.iter().for_each(JoinHandle::abort);
+        self.sweeping.abort();
     }
 }
 
-/// What a new connection needs.
-struct Accepting {
+/// What a mount target listens with.
+struct Sockets {
+    address: SocketAddr,
+    listener: TcpListener,
+    /// With what tells the ports alone: no client finds a mount target's datagrams without.
+    datagrams: Option<UdpSocket>,
+    port_mapper: Option<(TcpListener, UdpSocket)>,
+}
+
+impl Sockets {
+    async fn bind(address: SocketAddr, portmap: Option<SocketAddr>) -> Result<Self, StartError> {
+        let unusable = |error| StartError::Listen(address, error);
+        let Some(portmap) = portmap else {
+            let listener = TcpListener::bind(address).await.map_err(unusable)?;
+            return Ok(Self {
+                address: listener.local_addr().map_err(unusable)?,
+                listener,
+                datagrams: None,
+                port_mapper: None,
+            });
+        };
+        let (listener, datagrams) = bind_both(address).await.map_err(unusable)?;
+        let port_mapper = bind_both(portmap).await;
+        let port_mapper = port_mapper.map_err(|error| StartError::Portmap(portmap, error))?;
+        Ok(Self {
+            address: listener.local_addr().map_err(unusable)?,
+            listener,
+            datagrams: Some(datagrams),
+            port_mapper: Some(port_mapper),
+        })
+    }
+
+    fn port_mapper_address(&self) -> Option<SocketAddr> {
+        let (listener, _) = self.port_mapper.as_ref()?;
+        listener.local_addr().ok()
+    }
+}
+
+/// What the tasks that listen need.
+struct Listening {
     service: Arc<Service>,
     load: Load,
     pool: Arc<BufferPool>,
     closing: watch::Receiver<bool>,
 }
 
-impl Accepting {
-    async fn accept_all(self, listener: TcpListener) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-            match listener.accept().await {
-                Ok((stream, address)) => self.begin(stream, address, place),
-                Err(error) => {
-                    warn!(%error, "cannot accept a connection");
-                    clock::sleep(ACCEPT_PAUSE).await;
-                }
-            }
+impl Listening {
+    fn begin(self, sockets: Sockets) -> Vec<JoinHandle<()>> {
+        let places = sockets.port_mapper_address().map(|own| Places {
+            own,
+            target: sockets.address,
+        });
+        let target = self.of_target();
+        let mut tasks = vec![self.accept(sockets.listener, &target, CONNECTIONS_MAX)];
+        let datagrams = sockets.datagrams;
+        tasks.extend(datagrams.map(|socket| tokio::spawn(serve_datagrams(socket, target))));
+        if let Some((places, (listener, datagrams))) = places.zip(sockets.port_mapper) {
+            let mapper = self.of_port_mapper(places);
+            tasks.push(self.accept(listener, &mapper, PORT_MAPPER_CONNECTIONS_MAX));
+            tasks.push(tokio::spawn(serve_datagrams(datagrams, mapper)));
         }
+        tasks
     }
 
-    fn begin(&self, stream: TcpStream, address: SocketAddr, place: OwnedSemaphorePermit) {
+    fn accept(
+        &self,
+        listener: TcpListener,
+        greeting: &Greeting,
+        connections_max: usize,
+    ) -> JoinHandle<()> {
+        let accepting = Accepting {
+            service: Arc::clone(&self.service),
+            greeting: Arc::clone(greeting),
+            connections_max,
+            load: self.load.another(),
+            pool: Arc::clone(&self.pool),
+            closing: self.closing.clone(),
+        };
+        tokio::spawn(accepting.accept_all(listener))
+    }
+
+    fn of_target(&self) -> Greeting {
         let service = Arc::clone(&self.service);
-        let client = Arc::new(Client {
-            service: Arc::clone(&service),
-            address,
-        });
-        let (load, pool) = (self.load.another(), Arc::clone(&self.pool));
-        let mut closing = self.closing.clone();
-        tokio::spawn(async move {
-            let connections = Counted::new(service);
-            tokio::select! {
-                error = serve(stream, (load, pool), client) => debug!(%address, %error, "a connection ended"),
-                _ = closing.wait_for(|closing| *closing) => {}
-            }
-            drop((connections, place));
-        });
+        Arc::new(move |peer| Client::greeted(&service, peer))
     }
-}
 
-/// A connection as the metrics count it.
-struct Counted(Arc<Service>);
-
-impl Counted {
-    fn new(service: Arc<Service>) -> Self {
-        service.metrics.connections.add(1);
-        Self(service)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.metrics.connections.subtract(1);
+    fn of_port_mapper(&self, places: Places) -> Greeting {
+        let service = Arc::clone(&self.service);
+        Arc::new(move |client| {
+            let service = Arc::clone(&service);
+            let is_known = service.knows(client.address.ip());
+            is_known.then(|| {
+                Arc::new(PortMapper {
+                    service,
+                    places,
+                    client,
+                }) as _
+            })
+        })
     }
 }
 

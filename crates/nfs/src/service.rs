@@ -41,11 +41,11 @@ use crate::{
         mount3,
         nfs3::{self, Effect, FileId, Request, Status},
         nlm4,
-        rpc::{AuthStatus, Call, Credential, Refusal, Refused, Reply},
+        rpc::{AuthStatus, Call, Credential, Refusal, Refused, Reply, Transport},
         xdr::Encoder,
     },
     target_type::Cost,
-    transport::{Answering, Work},
+    transport::{Answering, Peer, Work},
 };
 use make::Exclusives;
 use mounting::Mounted;
@@ -133,6 +133,11 @@ impl Service {
             metrics: NfsMetrics::new(registry),
             changing: AtomicU64::new(0),
         }
+    }
+
+    /// Whether a client may ask for anything.
+    pub(crate) fn knows(&self, client: IpAddr) -> bool {
+        self.export.is_known(client)
     }
 
     /// Closes what is idle.
@@ -306,11 +311,28 @@ fn status<T>(out: &mut Encoder, outcome: Result<T, Status>) -> Option<T> {
 
 /// One client's calls.
 pub(crate) struct Client {
-    pub(crate) service: Arc<Service>,
-    pub(crate) address: SocketAddr,
+    service: Arc<Service>,
+    address: SocketAddr,
+    transport: Transport,
 }
 
 impl Client {
+    /// Who answers a client. The sender of a datagram may be invented: who has no rule is not answered.
+    pub(crate) fn greeted(service: &Arc<Service>, peer: Peer) -> Option<Arc<dyn Answering>> {
+        let Peer {
+            address, transport, ..
+        } = peer;
+        if transport == Transport::Datagram && !service.knows(address.ip()) {
+            return None;
+        }
+        let service = Arc::clone(service);
+        Some(Arc::new(Self {
+            service,
+            address,
+            transport,
+        }))
+    }
+
     fn refuse(&self, xid: u32, refusal: Refusal) -> (Work, u64) {
         self.service.metrics.refused.increment();
         (Work::Done(Reply::refused(Refused { xid, refusal })), 0)
@@ -332,7 +354,7 @@ impl Client {
     fn nfs(&self, mut call: Call, data: Option<Bytes>) -> (Work, u64) {
         let (xid, procedure) = (call.xid, call.procedure);
         if call.version != nfs3::VERSION {
-            return self.refuse(xid, Refusal::ProgramMismatch(nfs3::VERSION));
+            return self.refuse(xid, Refusal::ProgramMismatch([nfs3::VERSION; 2]));
         }
         let arguments = call.arguments.rest().clone();
         let request = match Request::decode(procedure, &mut call.arguments, data) {
@@ -369,10 +391,12 @@ impl Client {
 
     fn mount(&self, mut call: Call) -> (Work, u64) {
         let (xid, procedure) = (call.xid, call.procedure);
-        if call.version != mount3::VERSION {
-            return self.refuse(xid, Refusal::ProgramMismatch(mount3::VERSION));
+        let versions = [mount3::OLD_VERSION, mount3::VERSION];
+        if !versions.contains(&call.version) {
+            return self.refuse(xid, Refusal::ProgramMismatch(versions));
         }
-        match mount3::Request::decode(procedure, &mut call.arguments) {
+        let which = (call.version, procedure);
+        match mount3::Request::decode(which, &mut call.arguments) {
             None => self.refuse(xid, Refusal::ProcedureUnavailable),
             Some(Err(_)) => self.refuse(xid, Refusal::GarbageArguments),
             Some(Ok(request)) => {
@@ -393,10 +417,10 @@ impl Client {
 
 impl Answering for Client {
     fn begin(&self, call: Call, data: Option<Bytes>) -> (Work, u64) {
-        match call.program {
-            nfs3::PROGRAM => self.nfs(call, data),
-            mount3::PROGRAM => self.mount(call),
-            nlm4::PROGRAM => self.lock_manager(call),
+        match (call.program, self.transport) {
+            (nfs3::PROGRAM, Transport::Stream) => self.nfs(call, data),
+            (mount3::PROGRAM, _) => self.mount(call),
+            (nlm4::PROGRAM, Transport::Stream) => self.lock_manager(call),
             _ => self.refuse(call.xid, Refusal::ProgramUnavailable),
         }
     }

@@ -1,5 +1,7 @@
 //! What the door is told.
 
+use std::net::SocketAddr;
+
 use crate::{Export, ExportId, HandleKey, TargetType};
 
 /// Everything that a server needs to know beside its volume and its address.
@@ -13,4 +15,6 @@ pub struct NfsSettings {
     pub key: HandleKey,
     /// What it delivers at most.
     pub target_type: TargetType,
+    /// Where it tells clients its ports, over TCP and UDP; nowhere where there is none.
+    pub portmap: Option<SocketAddr>,
 }

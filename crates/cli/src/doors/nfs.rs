@@ -1,11 +1,12 @@
 //! The NFS door: clients on any machine ask for each operation.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{io::ErrorKind, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use penstock_fuse::{UnmountError, UnmountMode, Unsaved};
 use penstock_nfs::{
-    Export, ExportId, HandleKey, Network, NfsServer, NfsSettings, Rule, Squash, TargetType,
+    Export, ExportId, HandleKey, Network, NfsServer, NfsSettings, Rule, Squash, StartError,
+    TargetType,
 };
 use penstock_vfs::{Owner, Volume};
 use tracing::info;
@@ -64,18 +65,14 @@ pub(super) async fn open(
         export_id: export_id(spec)?,
         key: key(spec)?,
         target_type: target_type(spec.values),
+        portmap: spec.values.address(&table::PORTMAP),
     };
     let path = settings.export.path.clone();
     // Each connection takes one.
     limits::raised_descriptor_limit();
     let memory = (Arc::clone(&resources.pool), &*resources.registry);
     let server = NfsServer::start(Arc::clone(files), address, settings, memory).await;
-    let server = server.map_err(|error| {
-        Failure::new(
-            format!("cannot listen on `{address}`: {error}"),
-            "give --listen another address or port; below 1024 they are root's",
-        )
-    })?;
+    let server = server.map_err(|error| unusable_address(&error))?;
     let (address, source) = (server.address(), spec.source);
     let target_type = target_type(spec.values);
     info!(%address, source, path, %target_type, "NFS clients are served");
@@ -85,6 +82,20 @@ pub(super) async fn open(
         );
     }
     Ok(NfsDoor(Arc::new(server)))
+}
+
+fn unusable_address(error: &StartError) -> Failure {
+    let remedy = match error {
+        StartError::Listen(..) => {
+            "give --listen another address or port; below 1024 they are root's"
+        }
+        StartError::Portmap(_, error) if error.kind() == ErrorKind::AddrInUse => {
+            "stop the rpcbind that has it (systemctl stop rpcbind.socket rpcbind), keep it at another address with its \
+             -h, or leave --portmap away and mount with `nolock`"
+        }
+        StartError::Portmap(..) => "give --portmap an address of this machine; port 111 is root's",
+    };
+    Failure::new(error.to_string(), remedy)
 }
 
 /// What the target delivers at most. The option has no other choices than there are types.

@@ -1,4 +1,5 @@
-//! MOUNT, version 3 (appendix I of RFC 1813): paths to handles.
+//! MOUNT, version 3 (appendix I of RFC 1813): paths to handles. Of version 1 there is what asks for no handle, as
+//! `showmount` and UMNT of old clients do.
 
 use bytes::Bytes;
 
@@ -6,8 +7,12 @@ use super::xdr::{Decoded, Decoder};
 
 /// The number of the program.
 pub(crate) const PROGRAM: u32 = 100_005;
-/// The only version.
+/// The version with handles of NFS version 3.
 pub(crate) const VERSION: u32 = 3;
+/// The version with handles of NFS version 2, of which there are none.
+pub(crate) const OLD_VERSION: u32 = 1;
+/// The procedure that gives a handle.
+const MOUNT: u32 = 1;
 /// Bytes in the longest path.
 const PATH_MAX: usize = 1024;
 
@@ -42,11 +47,15 @@ pub(crate) enum MountStatus {
 
 impl Request {
     /// The arguments of a procedure; nothing where there is no such procedure.
-    pub fn decode(procedure: u32, arguments: &mut Decoder) -> Option<Decoded<Self>> {
+    pub fn decode(
+        (version, procedure): (u32, u32),
+        arguments: &mut Decoder,
+    ) -> Option<Decoded<Self>> {
         let path = Decoder::opaque;
         let request = match procedure {
             0 => Ok(Self::Null),
-            1 => path(arguments, PATH_MAX).map(Self::Mount),
+            MOUNT if version == OLD_VERSION => return None,
+            MOUNT => path(arguments, PATH_MAX).map(Self::Mount),
             2 => Ok(Self::Dump),
             3 => path(arguments, PATH_MAX).map(Self::Unmount),
             4 => Ok(Self::UnmountAll),

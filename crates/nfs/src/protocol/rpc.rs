@@ -33,6 +33,15 @@ pub(crate) const AUTH_NONE: u32 = 0;
 /// AUTH_SYS.
 pub(crate) const AUTH_SYS: u32 = 1;
 
+/// How calls come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP.
+    Stream,
+    /// UDP.
+    Datagram,
+}
+
 /// Who a client says that its user is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {
@@ -87,8 +96,8 @@ pub(crate) enum AuthStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     ProgramUnavailable,
-    /// With the only version that there is.
-    ProgramMismatch(u32),
+    /// With the lowest and the highest version that there is.
+    ProgramMismatch([u32; 2]),
     ProcedureUnavailable,
     GarbageArguments,
     Denied(AuthStatus),
@@ -189,10 +198,9 @@ impl Reply {
                 }
             }
             Refusal::ProgramUnavailable => accepted(&mut out, 1),
-            Refusal::ProgramMismatch(version) => {
+            Refusal::ProgramMismatch(versions) => {
                 accepted(&mut out, 2);
-                out.u32(version);
-                out.u32(version);
+                versions.into_iter().for_each(|version| out.u32(version));
             }
             Refusal::ProcedureUnavailable => accepted(&mut out, 3),
             Refusal::GarbageArguments => accepted(&mut out, 4),
@@ -208,6 +216,15 @@ impl Reply {
         out.u32(REPLY);
         accepted(&mut out, 0);
         out
+    }
+
+    /// What is sent in a datagram, which has no mark.
+    pub(crate) fn into_datagram(self) -> Bytes {
+        let head = self.head.slice(MARK..);
+        match self.payload.is_empty() {
+            true => head,
+            false => [&head[..], &self.payload.to_vec()].concat().into(),
+        }
     }
 
     /// The results that were written, then `payload` as an opaque's bytes, whose length was written.

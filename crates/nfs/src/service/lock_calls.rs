@@ -25,7 +25,7 @@ impl Client {
     pub(super) fn lock_manager(&self, mut call: Call) -> (Work, u64) {
         let (xid, procedure) = (call.xid, call.procedure);
         if call.version != nlm4::VERSION {
-            return self.refuse(xid, Refusal::ProgramMismatch(nlm4::VERSION));
+            return self.refuse(xid, Refusal::ProgramMismatch([nlm4::VERSION; 2]));
         }
         let arguments = call.arguments.rest().clone();
         let request = match Request::decode(procedure, &mut call.arguments) {

@@ -21,6 +21,7 @@ mod messages;
 mod mounting;
 mod names;
 mod pace;
+mod port_mapper;
 mod repeats;
 mod support;
 mod volumes;

@@ -130,6 +130,7 @@ pub(crate) static ALL: [&OptionSpec; 112] = [
     &BUCKET,
     &BUCKET_PATH,
     &LISTEN,
+    &PORTMAP,
     &EXPORT_PATH,
     &CLIENTS,
     &SQUASH,

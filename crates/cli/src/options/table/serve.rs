@@ -23,6 +23,18 @@ pub(crate) static LISTEN: OptionSpec = OptionSpec {
     ..SERVE
 };
 
+pub(crate) static PORTMAP: OptionSpec = OptionSpec {
+    name: "portmap",
+    aliases: &["rpcbind"],
+    kind: Kind::Address,
+    default: Default::Depends("none: clients are told the port when they mount"),
+    help: "Where clients are told the ports, over TCP and UDP, such as 10.0.0.5:111",
+    detail: "Clients look at port 111 of the address that they mount, which is root's. Locks of Linux and macOS need \
+             it, and so does `showmount`. No rpcbind may listen there: stop it, or keep it at another address with \
+             its `-h`.",
+    ..SERVE
+};
+
 pub(crate) static EXPORT_PATH: OptionSpec = OptionSpec {
     name: "export",
     kind: Kind::Text("PATH"),

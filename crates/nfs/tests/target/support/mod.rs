@@ -41,6 +41,8 @@ pub struct Making {
     pub name: &'static str,
     pub memory: u64,
     pub target_type: TargetType,
+    pub address: SocketAddr,
+    pub portmap: Option<SocketAddr>,
 }
 
 impl Default for Making {
@@ -51,7 +53,17 @@ impl Default for Making {
             name: NAME,
             memory: 64 << 20,
             target_type: TargetType::Unlimited,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            portmap: None,
         }
+    }
+}
+
+/// A target that tells its ports at an address.
+pub fn with_portmap(address: &str) -> Making {
+    Making {
+        portmap: Some(address.parse().unwrap()),
+        ..Making::default()
     }
 }
 
@@ -105,12 +117,12 @@ impl Target {
             export_id: ExportId::of(making.name),
             key: HandleKey::kept_in(&directory.path().join("key")).unwrap(),
             target_type: making.target_type,
+            portmap: making.portmap,
         };
         let pool = BufferPool::new(MemoryBudget::new(making.memory));
         let registry = Registry::new();
-        let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let memory = (pool, &*registry);
-        let server = NfsServer::start(Arc::clone(&volume) as _, address, settings, memory);
+        let server = NfsServer::start(Arc::clone(&volume) as _, making.address, settings, memory);
         Self {
             server: server.await.unwrap(),
             volume,

@@ -1,0 +1,100 @@
+//! Listeners: their connections, as many as there may be.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use penstock_base::{BufferPool, clock};
+use tokio::{
+    net::{TcpListener, TcpStream, UdpSocket},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+};
+use tracing::{debug, warn};
+
+use crate::{
+    protocol::rpc::Transport,
+    service::Service,
+    transport::{Answering, Greeting, Load, Peer, serve},
+};
+
+/// How long a listener rests when the system has no descriptor for another connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Listens for connections, and for datagrams at the same port, which the system chooses where it is 0.
+pub(crate) async fn bind_both(address: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
+    let listener = TcpListener::bind(address).await?;
+    let datagrams = UdpSocket::bind(listener.local_addr()?).await?;
+    Ok((listener, datagrams))
+}
+
+/// What the connections of a listener need.
+pub(crate) struct Accepting {
+    pub(crate) service: Arc<Service>,
+    pub(crate) greeting: Greeting,
+    /// How many there may be at once.
+    pub(crate) connections_max: usize,
+    pub(crate) load: Load,
+    pub(crate) pool: Arc<BufferPool>,
+    /// They end when this becomes true.
+    pub(crate) closing: watch::Receiver<bool>,
+}
+
+impl Accepting {
+    pub(crate) async fn accept_all(self, listener: TcpListener) {
+        let places = Arc::new(Semaphore::new(self.connections_max));
+        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+            match listener.accept().await {
+                Ok((stream, address)) => self.greet(stream, address, place),
+                Err(error) => {
+                    warn!(%error, "cannot accept a connection");
+                    clock::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Begins to serve a connection, unless nobody answers who is there.
+    fn greet(&self, stream: TcpStream, address: SocketAddr, place: OwnedSemaphorePermit) {
+        let local = stream.local_addr().ok().map(|local| local.ip());
+        let peer = Peer {
+            address,
+            local,
+            transport: Transport::Stream,
+        };
+        if let Some(answering) = (self.greeting)(peer) {
+            self.begin(stream, answering, (address, place));
+        }
+    }
+
+    fn begin(
+        &self,
+        stream: TcpStream,
+        answering: Arc<dyn Answering>,
+        (address, place): (SocketAddr, OwnedSemaphorePermit),
+    ) {
+        let connections = Counted::new(Arc::clone(&self.service));
+        let (load, pool) = (self.load.another(), Arc::clone(&self.pool));
+        let mut closing = self.closing.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                error = serve(stream, (load, pool), answering) => debug!(%address, %error, "a connection ended"),
+                _ = closing.wait_for(|closing| *closing) => {}
+            }
+            drop((connections, place));
+        });
+    }
+}
+
+/// A connection as the metrics count it.
+struct Counted(Arc<Service>);
+
+impl Counted {
+    fn new(service: Arc<Service>) -> Self {
+        service.metrics.connections.add(1);
+        Self(service)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.metrics.connections.subtract(1);
+    }
+}
