@@ -10,7 +10,8 @@
 //! - `service`: a call as calls of a `Volume`: who asks (`export`), whether it is a repeat (`duplicates`), about which
 //!   file (`handles`, `nodes`), and one file per family of procedures.
 //! - `pace`, `target_type`: what a mount target of a type delivers at most, shared fairly among its clients.
-//! - `lockers`: who holds which locks.
+//! - `lockers`, `waiters`: who holds which locks, and who waits for which.
+//! - `callbacks`: calls of programs of clients.
 //! - `open_files`, `places`: what a volume wants to know that a stateless client does not tell.
 //!
 //! A byte that is read is copied once, by the kernel, from where the volume has it into the socket. A byte that is
@@ -19,6 +20,7 @@
 //! The door checks permissions by the attributes that a volume shows, for every volume: a bucket does not check, and a
 //! fileset checks once more.
 
+mod callbacks;
 mod duplicates;
 mod export;
 mod handles;
@@ -37,6 +39,7 @@ mod service;
 mod settings;
 mod target_type;
 mod transport;
+mod waiters;
 
 pub use export::{Export, NOBODY, Network, ParseNetworkError, Rule, Squash};
 pub use handles::{ExportId, HandleKey};

@@ -86,5 +86,28 @@ pub(crate) const LOCKS_MAX: usize = 65_536;
 pub(crate) const LOCK_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a call for a lock waits for another one of the same client.
 pub(crate) const LOCKER_DEADLINE: Duration = Duration::from_secs(8);
+/// Locks that all clients wait for.
+pub(crate) const WAITING_LOCKS_MAX: usize = 4096;
+/// Locks that the clients with one address wait for.
+pub(crate) const WAITING_LOCKS_OF_ADDRESS_MAX: usize = 256;
+/// How long a client is told nothing that begins to wait for a lock: a deadlock is known by then.
+pub(crate) const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// How long a lock is waited for. Clients ask again sooner, and begin anew.
+pub(crate) const WAITING_DEADLINE: Duration = Duration::from_secs(60 * 60);
+/// How long it takes until a client is called that was given a lock, at first and each time that it does not answer.
+pub(crate) const GRANT_PAUSES: [Duration; 6] = [
+    Duration::ZERO,
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+    Duration::from_secs(15),
+];
+/// Calls of clients at once.
+pub(crate) const CALLBACKS_MAX: usize = 64;
+/// How long a call of a client may take, with the one that asks for its port.
+pub(crate) const CALLBACK_DEADLINE: Duration = Duration::from_secs(5);
+/// Bytes of a client's answer.
+pub(crate) const CALLBACK_REPLY_MAX: usize = 4096;
 /// How often what is idle is looked for.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);

@@ -55,6 +55,8 @@ pub(crate) struct Lockers {
 pub(crate) struct Locker {
     pub(crate) number: u64,
     holdings: tokio::sync::Mutex<Holdings>,
+    /// Somebody waits to free it of all that it holds.
+    is_freed: AtomicBool,
     /// Locks of its address.
     of_address: Arc<AtomicUsize>,
 }
@@ -156,6 +158,7 @@ impl Locker {
         Self {
             number,
             holdings: tokio::sync::Mutex::new(holdings),
+            is_freed: AtomicBool::new(false),
             of_address,
         }
     }
@@ -164,6 +167,21 @@ impl Locker {
     pub(crate) async fn holdings(&self) -> Option<tokio::sync::MutexGuard<'_, Holdings>> {
         let holdings = clock::deadline(LOCKER_DEADLINE, self.holdings.lock()).await;
         holdings.ok()
+    }
+
+    /// The same, however long that takes: for what the client does not wait for.
+    pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, Holdings> {
+        self.holdings.lock().await
+    }
+
+    /// What it holds, to free it of all; nothing where somebody is about to do so.
+    pub(crate) async fn holdings_to_free(&self) -> Option<tokio::sync::MutexGuard<'_, Holdings>> {
+        if self.is_freed.swap(true, Ordering::SeqCst) {
+            return None;
+        }
+        let holdings = self.turn().await;
+        self.is_freed.store(false, Ordering::SeqCst);
+        Some(holdings)
     }
 }
 

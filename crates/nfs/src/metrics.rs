@@ -7,7 +7,14 @@ use penstock_base::{
     metrics::{Counter, Gauge, Registry, table},
 };
 
-use crate::protocol::{nfs3, nlm4, rpc::Reply};
+use crate::{
+    callbacks::CallbackError,
+    protocol::{
+        nfs3,
+        nlm4::{self, LockStatus},
+        rpc::Reply,
+    },
+};
 
 /// What is counted of one procedure.
 #[derive(Debug)]
@@ -43,6 +50,9 @@ pub(crate) struct NfsMetrics {
     /// Those of NLM, by their numbers.
     lock_procedures: HashMap<u32, ProcedureMetrics>,
     pub(crate) connections: Arc<Gauge>,
+    /// Locks that clients wait for.
+    pub(crate) waiting_locks: Arc<Gauge>,
+    callbacks: [Arc<Counter>; 3],
     pub(crate) refused: Arc<Counter>,
     pub(crate) repeated: Arc<Counter>,
     /// Operations at the back end.
@@ -62,6 +72,10 @@ impl NfsMetrics {
             procedures: nfs3::PROCEDURES.iter().map(|name| of(name)).collect(),
             lock_procedures: lock_procedures.map(|(id, name)| (*id, of(name))).collect(),
             connections: registry.gauge(&table::NFS_CONNECTIONS, &[]),
+            waiting_locks: registry.gauge(&table::NFS_WAITING_LOCKS, &[]),
+            callbacks: ["taken", "refused", "failed"].map(|outcome| {
+                registry.counter(&table::NFS_GRANTED_CALLS, &[("outcome", outcome)])
+            }),
             refused: registry.counter(&table::NFS_REFUSED, &[]),
             repeated: registry.counter(&table::NFS_REPEATED, &[]),
             operations: registry.counter(&table::NFS_BACKEND_OPERATIONS, &[]),
@@ -76,6 +90,16 @@ impl NfsMetrics {
         if microseconds > 0 {
             self.throttled.increment();
             self.throttled_microseconds.add(microseconds);
+        }
+    }
+
+    /// Counts a call of a client that it has a lock.
+    pub(crate) fn called_back(&self, called: &Result<LockStatus, CallbackError>) {
+        let [taken, refused, failed] = &self.callbacks;
+        match called {
+            Ok(LockStatus::Granted) => taken.increment(),
+            Ok(_) => refused.increment(),
+            Err(_) => failed.increment(),
         }
     }
 

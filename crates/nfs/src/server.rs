@@ -139,6 +139,7 @@ impl Drop for NfsServer {
         self.closing.send_replace(true);
         self.listening.iter().for_each(JoinHandle::abort);
         self.sweeping.abort();
+        self.service.end_waiting();
     }
 }
 

@@ -10,6 +10,7 @@ mod locking;
 mod make;
 mod mounting;
 mod names;
+mod waiting;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -28,6 +29,7 @@ use tracing::debug;
 
 use crate::{
     NfsSettings, Rule,
+    callbacks::{Callbacks, Host},
     duplicates::{Arrival, CallKey, Duplicates},
     export::Export,
     handles::Handles,
@@ -46,6 +48,7 @@ use crate::{
     },
     target_type::Cost,
     transport::{Answering, Peer, Work},
+    waiters::Waiters,
 };
 use make::Exclusives;
 use mounting::Mounted;
@@ -68,6 +71,8 @@ pub(crate) struct Service {
     system: FileId,
     mounted: Mutex<Mounted>,
     lockers: Lockers,
+    waiters: Waiters,
+    callbacks: Callbacks,
     /// What clients are held to, if to anything.
     pace: Option<Pace>,
     pub(crate) metrics: NfsMetrics,
@@ -114,6 +119,7 @@ impl Asked {
 
 impl Service {
     pub(crate) fn new(volume: Arc<dyn Volume>, settings: NfsSettings, registry: &Registry) -> Self {
+        let metrics = NfsMetrics::new(registry);
         let handles = Handles::new(&settings.key, settings.export_id, random::number());
         Self {
             features: volume.features(),
@@ -129,8 +135,10 @@ impl Service {
             system: FileId(settings.export_id.0.into()),
             mounted: Mutex::default(),
             lockers: Lockers::default(),
+            waiters: Waiters::new(Arc::clone(&metrics.waiting_locks)),
+            callbacks: Callbacks::new(settings.port_mappers_of_clients),
             pace: Pace::of(settings.target_type),
-            metrics: NfsMetrics::new(registry),
+            metrics,
             changing: AtomicU64::new(0),
         }
     }
@@ -314,6 +322,8 @@ pub(crate) struct Client {
     service: Arc<Service>,
     address: SocketAddr,
     transport: Transport,
+    /// How it is called.
+    host: Host,
 }
 
 impl Client {
@@ -330,6 +340,7 @@ impl Client {
             service,
             address,
             transport,
+            host: Host::of(&peer),
         }))
     }
 

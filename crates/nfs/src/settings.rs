@@ -17,4 +17,6 @@ pub struct NfsSettings {
     pub target_type: TargetType,
     /// Where it tells clients its ports, over TCP and UDP; nowhere where there is none.
     pub portmap: Option<SocketAddr>,
+    /// The port at which port mappers of clients listen: 111 everywhere but in tests.
+    pub port_mappers_of_clients: u16,
 }

@@ -58,6 +58,9 @@ definitions! {
     NFS_CONTENT_BYTES = COUNTER "nfs_content_bytes_total" ["procedure"] Bytes
         "Bytes of file content read and written through NFS.";
     NFS_CONNECTIONS = GAUGE "nfs_connections" [] Count "Connections of NFS clients.";
+    NFS_WAITING_LOCKS = GAUGE "nfs_waiting_locks" [] Count "Locks that NFS clients wait for.";
+    NFS_GRANTED_CALLS = COUNTER "nfs_granted_calls_total" ["outcome"] Count
+        "Calls to NFS clients that a lock for which they waited is theirs: `taken`, `refused` by the client, or `failed`.";
     NFS_REFUSED = COUNTER "nfs_refused_total" [] Count
         "Calls and connections of NFS clients that were refused before anything was looked at.";
     NFS_REPEATED = COUNTER "nfs_repeated_total" [] Count

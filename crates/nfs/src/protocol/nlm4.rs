@@ -7,13 +7,16 @@ use bytes::Bytes;
 
 use super::{
     nfs3::HANDLE_MAX,
-    xdr::{Decoded, Decoder, Encoder},
+    outgoing::Procedure,
+    xdr::{Decoded, Decoder, Encoder, Malformed},
 };
 
 /// The number of the program.
 pub(crate) const PROGRAM: u32 = 100_021;
 /// The only version.
 pub(crate) const VERSION: u32 = 4;
+/// The procedure of a client that takes note of a lock that was given late.
+pub(crate) const GRANTED: Procedure = (PROGRAM, VERSION, 5);
 /// The procedures that are served, by number, as metrics call them.
 pub(crate) const PROCEDURES: [(u32, &str); 9] = [
     (1, "nlm_test"),
@@ -41,7 +44,7 @@ pub enum Request {
     /// A lock.
     Lock(Bytes, Wanted, Asking),
     /// The client does not wait for a lock any more.
-    Cancel(Bytes),
+    Cancel(Bytes, Wanted),
     /// The client gives a lock back.
     Unlock(Bytes, Place),
     /// The client has taken note of a lock that was given late.
@@ -103,6 +106,19 @@ pub(crate) enum LockStatus {
 }
 
 impl LockStatus {
+    const ALL: [Self; 10] = [
+        Self::Granted,
+        Self::Denied,
+        Self::NoLocks,
+        Self::Blocked,
+        Self::GracePeriod,
+        Self::Deadlock,
+        Self::ReadOnly,
+        Self::StaleHandle,
+        Self::TooBig,
+        Self::Failed,
+    ];
+
     /// Whether it says more than that somebody else holds the lock.
     pub(crate) fn is_error(self) -> bool {
         !matches!(self, Self::Granted | Self::Denied | Self::Blocked)
@@ -125,7 +141,7 @@ impl Request {
             0 => Ok(Self::Null),
             1 => test(arguments),
             2 => lock(arguments),
-            3 => object(arguments).map(Self::Cancel),
+            3 => cancel(arguments),
             4 => unlock(arguments),
             15 => Ok(Self::GrantedResult),
             20 | 21 => object(arguments).map(Self::Share),
@@ -174,6 +190,11 @@ fn test(arguments: &mut Decoder) -> Decoded<Request> {
     Ok(Request::Test(object(arguments)?, wanted(arguments)?))
 }
 
+fn cancel(arguments: &mut Decoder) -> Decoded<Request> {
+    let (cookie, _waits) = (object(arguments)?, arguments.bool()?);
+    Ok(Request::Cancel(cookie, wanted(arguments)?))
+}
+
 fn unlock(arguments: &mut Decoder) -> Decoded<Request> {
     Ok(Request::Unlock(object(arguments)?, place(arguments)?))
 }
@@ -190,6 +211,26 @@ fn lock(arguments: &mut Decoder) -> Decoded<Request> {
 pub(crate) fn answer(out: &mut Encoder, cookie: &Bytes, status: LockStatus) {
     out.opaque(cookie);
     out.u32(status as u32);
+}
+
+/// Writes what a client is told of a lock that was given late.
+pub(crate) fn write_granted(out: &mut Encoder, cookie: &Bytes, wanted: &Wanted) {
+    out.opaque(cookie);
+    out.bool(wanted.is_exclusive);
+    let place = &wanted.place;
+    for bytes in [&place.caller, &place.file, &place.owner] {
+        out.opaque(bytes);
+    }
+    out.u32(place.process);
+    out.u64(place.offset);
+    out.u64(place.length);
+}
+
+/// What a client answers to that.
+pub(crate) fn read_status(results: &mut Decoder) -> Decoded<LockStatus> {
+    let _cookie = object(results)?;
+    let status = results.u32()? as usize;
+    LockStatus::ALL.get(status).copied().ok_or(Malformed)
 }
 
 /// Writes who keeps a lock from being given. The owner has no name there: what other doors and machines call theirs is

@@ -149,6 +149,23 @@ pub(crate) fn write_place(out: &mut Encoder, version: u32, place: Option<SocketA
     }
 }
 
+/// Writes for what a client asks that wants to know where a program listens at whoever it asks.
+pub(crate) fn write_wanted(out: &mut Encoder, version: u32, wanted: &Mapping) {
+    out.u32(wanted.program);
+    out.u32(wanted.version);
+    match version {
+        PORTMAP => {
+            out.u32(number_of(wanted.transport));
+            out.u32(0);
+        }
+        _ => {
+            out.opaque(name_of(wanted.transport, wanted.address.ip()));
+            out.opaque(universal_address(wanted.address).as_bytes());
+            out.opaque(OWNER);
+        }
+    }
+}
+
 /// The port that an answer to [`FIND`] tells; nothing where the program is not there.
 pub fn read_place(version: u32, results: &mut Decoder) -> Decoded<Option<u16>> {
     let port = match version {

@@ -8,23 +8,23 @@ use smallvec::SmallVec;
 
 use super::xdr::{Decoded, Decoder, Encoder, Malformed, padding};
 
-const RPC_VERSION: u32 = 2;
-const CALL: u32 = 0;
-const REPLY: u32 = 1;
-const ACCEPTED: u32 = 0;
+pub(super) const RPC_VERSION: u32 = 2;
+pub(super) const CALL: u32 = 0;
+pub(super) const REPLY: u32 = 1;
+pub(super) const ACCEPTED: u32 = 0;
 const DENIED: u32 = 1;
 const RPC_MISMATCH: u32 = 0;
 const AUTH_ERROR: u32 = 1;
 /// Bytes in the longest credential or verifier.
-const AUTH_LENGTH_MAX: usize = 400;
+pub(super) const AUTH_LENGTH_MAX: usize = 400;
 /// Bytes in the longest name of a machine.
 const MACHINE_NAME_MAX: usize = 255;
 /// Groups that AUTH_SYS has room for.
 const GROUPS_MAX: usize = 16;
 /// Bytes of a record mark.
-const MARK: usize = 4;
+pub(super) const MARK: usize = 4;
 /// Set in the mark of a record's last fragment.
-const LAST_FRAGMENT: u32 = 1 << 31;
+pub(super) const LAST_FRAGMENT: u32 = 1 << 31;
 /// Bytes of most replies.
 const REPLY_CAPACITY: usize = 256;
 

@@ -4,13 +4,14 @@
 //! answer then. So no lock is given that nobody takes note of, and a volume that hangs holds up no more than one call of
 //! each client: the next ones of that client are refused when the time is over.
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use penstock_base::{Payload, clock};
 use tracing::debug;
 
 use super::{Asked, Changing, Client, Service};
 use crate::{
+    callbacks::Host,
     duplicates::CallKey,
     limits::LOCK_DEADLINE,
     protocol::{
@@ -41,13 +42,12 @@ impl Client {
             Ok(asked) => asked,
             Err(status) => return self.refuse(xid, Refusal::Denied(status)),
         };
-        let client = self.address.ip();
         let duplicates = &self.service.lock_calls;
-        let key = duplicates.key(client, (xid, procedure), &arguments);
+        let key = duplicates.key(self.address.ip(), (xid, procedure), &arguments);
         let call = LockCall {
             service: Arc::clone(&self.service),
             asked,
-            client,
+            host: self.host,
             id: (xid, procedure),
         };
         (Work::Changes(Box::pin(call.answer(key, request))), 0)
@@ -57,7 +57,7 @@ impl Client {
 struct LockCall {
     service: Arc<Service>,
     asked: Asked,
-    client: IpAddr,
+    host: Host,
     /// Its number and that of its procedure.
     id: (u32, u32),
 }
@@ -84,11 +84,11 @@ impl LockCall {
     async fn carry_out(self, request: Request) -> Reply {
         let (service, (xid, procedure)) = (&self.service, self.id);
         let cost = Cost::of_lock_call(&request);
-        service.wait_for_turn(self.client, cost).await;
+        service.wait_for_turn(self.host.address, cost).await;
         let begun = clock::now();
         let _changing = Changing::new(service);
         let mut out = Reply::begin(xid);
-        let request = (self.client, request);
+        let request = (self.host, request);
         let status = service.locking(&self.asked, request, &mut out).await;
         service.metrics.lock_answered(
             procedure,

@@ -1,9 +1,9 @@
 //! The procedures of NLM.
 //!
-//! No call waits here. A client that wants to wait is told that the lock is held, and asks again, as clients do that have
-//! not heard for a while whether it was given.
+//! No call waits here. A client that wants to wait is told that the lock is held, and is called when it has it
+//! (`waiting`).
 
-use std::{net::IpAddr, ops::Range};
+use std::{net::IpAddr, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use penstock_base::FsError;
@@ -11,6 +11,7 @@ use penstock_vfs::{AccessMask, Lock, LockFamily, LockMode, LockOwner, Locks, Wai
 
 use super::{Asked, Service};
 use crate::{
+    callbacks::Host,
     lockers::{ClientName, Holdings, OwnerName},
     nodes::Node,
     protocol::{
@@ -26,11 +27,12 @@ const NEW: u64 = 0;
 impl Service {
     /// Answers a call of the client at an address, and says how it went where there is a word for that.
     pub(super) async fn locking(
-        &self,
+        self: &Arc<Self>,
         asked: &Asked,
-        (client, request): (IpAddr, Request),
+        (host, request): (Host, Request),
         out: &mut Encoder,
     ) -> Option<LockStatus> {
+        let client = host.address;
         let (cookie, status) = match request {
             Request::Null | Request::GrantedResult => return None,
             Request::FreeAll(caller) => {
@@ -47,11 +49,13 @@ impl Service {
                 return Some(LockStatus::NoLocks);
             }
             Request::Lock(cookie, wanted, asking) => {
-                let locked = self.lock(asked, (client, &wanted), asking).await;
+                let locked = self.lock(asked, (host, &wanted), asking).await;
                 (cookie, granted_unless(locked))
             }
-            // Nothing waits here that could be told.
-            Request::Cancel(cookie) => (cookie, LockStatus::Granted),
+            Request::Cancel(cookie, wanted) => {
+                let cancelled = self.cancel(client, &wanted).await;
+                (cookie, granted_unless(cancelled))
+            }
             Request::Unlock(cookie, place) => {
                 let unlocked = self.unlock((client, &place)).await;
                 (cookie, granted_unless(unlocked))
@@ -67,6 +71,7 @@ impl Service {
             return;
         };
         self.lockers.close();
+        self.end_waiting();
         for client in self.lockers.all() {
             locks.release_client(client).await;
         }
@@ -76,11 +81,11 @@ impl Service {
         let Some((locks, client)) = self.volume.locks().zip(self.lockers.find(name)) else {
             return;
         };
-        let Some(mut holdings) = client.holdings().await else {
-            return;
-        };
-        locks.release_client(client.number).await;
-        holdings.clear();
+        self.stop_all_waiting(client.number).await;
+        if let Some(mut holdings) = client.holdings_to_free().await {
+            locks.release_client(client.number).await;
+            holdings.clear();
+        }
     }
 
     fn locks(&self) -> Result<&dyn Locks, LockStatus> {
@@ -132,9 +137,9 @@ impl Service {
     }
 
     async fn lock(
-        &self,
+        self: &Arc<Self>,
         asked: &Asked,
-        (address, wanted): (IpAddr, &Wanted),
+        (host, wanted): (Host, &Wanted),
         asking: Asking,
     ) -> Result<(), LockStatus> {
         let locks = self.locks()?;
@@ -144,9 +149,13 @@ impl Service {
         }
         let node = self.lockable(asked, wanted).await?;
         let range = range_of(&wanted.place)?;
-        let name = client_name(address, &wanted.place.caller);
+        let name = client_name(host.address, &wanted.place.caller);
         let client = self.lockers.find_or_make(name);
         let client = client.ok_or(LockStatus::NoLocks)?;
+        let again = self.asked_again(client.number, (wanted, asking.waits));
+        if let Some(()) = again.await? {
+            return Ok(());
+        }
         let mut holdings = client.holdings().await.ok_or(LockStatus::NoLocks)?;
         if holdings.is_full() || self.lockers.is_closed() {
             return Err(LockStatus::NoLocks);
@@ -162,16 +171,25 @@ impl Service {
             }
             Ok(()) => {
                 let place = &wanted.place;
-                holdings.add((owner_name(place), &place.file), node, lock);
+                let name = owner_name(place);
+                let touched = (&name, &*place.file);
+                self.waiters.touched(client.number, touched, &lock.range);
+                holdings.add((name, &place.file), node, lock);
                 Ok(())
             }
-            Err(FsError::WouldBlock) if asking.waits => Err(LockStatus::Blocked),
+            Err(FsError::WouldBlock) if asking.waits => {
+                drop(holdings);
+                let wait = self.wait_for_lock((host, client), wanted, (node, lock));
+                wait.await
+            }
             Err(error) => Err(failure(&error)),
         }
     }
 
     fn owner(&self, (client, holdings): (u64, &Holdings), place: &Place) -> LockOwner {
-        let known = holdings.owner(&owner_name(place));
+        let name = owner_name(place);
+        let known = holdings.owner(&name);
+        let known = known.or_else(|| self.waiters.owner(client, &name));
         let owner = known.unwrap_or_else(|| self.lockers.number());
         LockOwner { client, owner }
     }
@@ -196,20 +214,21 @@ impl Service {
             return Err(LockStatus::NoLocks);
         }
         let held = (owner, range.clone());
+        self.waiters.touched(client, (&name, &place.file), &range);
         locks.release(inode, LockFamily::Record, held).await;
         holdings.remove(&name, &place.file, (owner, &range));
         Ok(())
     }
 }
 
-fn client_name(address: IpAddr, caller: &Bytes) -> ClientName {
+pub(super) fn client_name(address: IpAddr, caller: &Bytes) -> ClientName {
     ClientName {
         address: address.to_canonical(),
         caller: caller.as_ref().into(),
     }
 }
 
-fn owner_name(place: &Place) -> OwnerName {
+pub(super) fn owner_name(place: &Place) -> OwnerName {
     OwnerName {
         process: place.process,
         owner: place.owner.as_ref().into(),
@@ -217,7 +236,7 @@ fn owner_name(place: &Place) -> OwnerName {
 }
 
 /// The bytes of a place.
-fn range_of(place: &Place) -> Result<Range<u64>, LockStatus> {
+pub(super) fn range_of(place: &Place) -> Result<Range<u64>, LockStatus> {
     let end = match place.length {
         0 => Some(u64::MAX),
         length => place.offset.checked_add(length),
@@ -276,7 +295,7 @@ fn holder_of(lock: &Lock) -> Holder {
 }
 
 /// What a volume says of a lock.
-fn failure(error: &FsError) -> LockStatus {
+pub(super) fn failure(error: &FsError) -> LockStatus {
     match error {
         FsError::WouldBlock => LockStatus::Denied,
         FsError::Deadlock => LockStatus::Deadlock,

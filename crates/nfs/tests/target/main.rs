@@ -25,3 +25,4 @@ mod port_mapper;
 mod repeats;
 mod support;
 mod volumes;
+mod waiting;

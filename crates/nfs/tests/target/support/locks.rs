@@ -20,6 +20,7 @@ pub const DENIED: u32 = 1;
 pub const NO_LOCKS: u32 = 2;
 pub const BLOCKED: u32 = 3;
 pub const GRACE_PERIOD: u32 = 4;
+pub const DEADLOCK: u32 = 5;
 pub const READ_ONLY: u32 = 6;
 pub const STALE: u32 = 7;
 pub const TOO_BIG: u32 = 8;
@@ -92,9 +93,26 @@ pub struct LockClient {
 
 impl LockClient {
     pub async fn new(target: &Target, user: u32) -> Self {
-        let raw = RawClient::new(target).await;
+        Self::over(target.connect().await, user)
+    }
+
+    pub fn over(stream: tokio::net::TcpStream, user: u32) -> Self {
+        let raw = RawClient(stream);
         let xid = 0x1000;
         Self { raw, user, xid }
+    }
+
+    pub async fn free_all(&mut self, caller: &[u8]) {
+        self.begin_free_all(caller).await;
+        assert_eq!(self.end().await, [0], "no result");
+    }
+
+    pub async fn begin_free_all(&mut self, caller: &[u8]) {
+        let mut notice = Vec::new();
+        opaque(caller, &mut notice);
+        flag(false, &mut notice);
+        self.xid += 1;
+        self.begin(self.xid, FREE_ALL, &notice).await;
     }
 
     /// The words of an answer behind its header.

@@ -1,5 +1,6 @@
 //! A mount target over a volume in memory, and clients.
 
+pub mod called;
 pub mod locks;
 mod raw;
 mod shaped;
@@ -43,6 +44,7 @@ pub struct Making {
     pub target_type: TargetType,
     pub address: SocketAddr,
     pub portmap: Option<SocketAddr>,
+    pub port_mappers_of_clients: u16,
 }
 
 impl Default for Making {
@@ -55,6 +57,8 @@ impl Default for Making {
             target_type: TargetType::Unlimited,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             portmap: None,
+            // Nobody listens there.
+            port_mappers_of_clients: 1,
         }
     }
 }
@@ -118,6 +122,7 @@ impl Target {
             key: HandleKey::kept_in(&directory.path().join("key")).unwrap(),
             target_type: making.target_type,
             portmap: making.portmap,
+            port_mappers_of_clients: making.port_mappers_of_clients,
         };
         let pool = BufferPool::new(MemoryBudget::new(making.memory));
         let registry = Registry::new();

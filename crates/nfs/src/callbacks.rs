@@ -1,0 +1,153 @@
+//! Calls of programs of clients: that a lock was given, and that the server was started.
+//!
+//! A client is called at the address that it called from, and at no other, over TCP, from the address that it called. At
+//! which port its program listens its port mapper says, as everywhere. So nobody can make a server connect to anybody but
+//! himself.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+};
+
+use bytes::Bytes;
+use penstock_base::{clock, random};
+use thiserror::Error;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpSocket, TcpStream},
+    sync::Semaphore,
+};
+
+use crate::{
+    limits::{CALLBACK_DEADLINE, CALLBACK_REPLY_MAX, CALLBACKS_MAX},
+    protocol::{
+        outgoing::{self, Procedure},
+        portmap::{self, Mapping, PORTMAP, RPCBIND},
+        rpc::Transport,
+        xdr::{Decoder, Encoder, Malformed},
+    },
+    transport::Peer,
+};
+
+/// Why a client's program did not answer.
+#[derive(Debug, Error)]
+pub(crate) enum CallbackError {
+    #[error("the client does not say where its program is")]
+    Nowhere,
+    #[error("the client does not answer in time")]
+    Late,
+    #[error("the client does not carry the call out: {0}")]
+    Refused(#[from] Malformed),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A client as it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Host {
+    /// Its address.
+    pub(crate) address: IpAddr,
+    /// The address that it knows this server by.
+    pub(crate) server: Option<IpAddr>,
+}
+
+impl Host {
+    /// Whoever made a connection.
+    pub(crate) fn of(peer: &Peer) -> Self {
+        Self {
+            address: peer.address.ip().to_canonical(),
+            server: peer.local.map(|local| local.to_canonical()),
+        }
+    }
+}
+
+/// Calls clients, so many at once.
+#[derive(Debug)]
+pub(crate) struct Callbacks {
+    /// Where port mappers of clients listen.
+    port_mappers: u16,
+    places: Semaphore,
+}
+
+impl Callbacks {
+    pub(crate) fn new(port_mappers: u16) -> Self {
+        Self {
+            port_mappers,
+            places: Semaphore::new(CALLBACKS_MAX),
+        }
+    }
+
+    /// Calls a procedure of a client's program with what `write` writes, and returns its results.
+    pub(crate) async fn call(
+        &self,
+        host: Host,
+        procedure: Procedure,
+        write: impl FnOnce(&mut Encoder),
+    ) -> Result<Decoder, CallbackError> {
+        let place = self.places.acquire().await;
+        let called = async {
+            let port = self.find(host, procedure).await?;
+            exchange(host, port, procedure, write).await
+        };
+        let called = clock::deadline(CALLBACK_DEADLINE, called).await;
+        drop(place);
+        called.map_err(|_| CallbackError::Late)?
+    }
+
+    /// The port of a client's program.
+    async fn find(
+        &self,
+        host: Host,
+        (program, version, _): Procedure,
+    ) -> Result<u16, CallbackError> {
+        let of_mapper = match host.address {
+            IpAddr::V4(_) => PORTMAP,
+            IpAddr::V6(_) => RPCBIND[1],
+        };
+        let wanted = Mapping {
+            program,
+            version,
+            transport: Transport::Stream,
+            address: SocketAddr::new(host.address, 0),
+        };
+        let procedure = (portmap::PROGRAM, of_mapper, portmap::FIND);
+        let write = |out: &mut Encoder| portmap::write_wanted(out, of_mapper, &wanted);
+        let mut results = exchange(host, self.port_mappers, procedure, write).await?;
+        portmap::read_place(of_mapper, &mut results)?.ok_or(CallbackError::Nowhere)
+    }
+}
+
+/// One call on a connection of its own.
+async fn exchange(
+    host: Host,
+    port: u16,
+    procedure: Procedure,
+    write: impl FnOnce(&mut Encoder),
+) -> Result<Decoder, CallbackError> {
+    let xid = random::number() as u32;
+    let mut call = outgoing::begin(xid, procedure);
+    write(&mut call);
+    let mut stream = connect(host, port).await?;
+    stream.write_all(&outgoing::finished(call)).await?;
+    Ok(outgoing::results(xid, receive(&mut stream).await?)?)
+}
+
+async fn connect(host: Host, port: u16) -> io::Result<TcpStream> {
+    let socket = match host.address {
+        IpAddr::V4(_) => TcpSocket::new_v4()?,
+        IpAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    if let Some(server) = host.server {
+        socket.bind(SocketAddr::new(server, 0))?;
+    }
+    socket.connect(SocketAddr::new(host.address, port)).await
+}
+
+async fn receive(stream: &mut TcpStream) -> Result<Bytes, CallbackError> {
+    let mut mark = [0; 4];
+    stream.read_exact(&mut mark).await?;
+    let length = outgoing::length_of(mark, CALLBACK_REPLY_MAX).ok_or(Malformed)?;
+    let mut reply = vec![0; length];
+    stream.read_exact(&mut reply).await?;
+    Ok(reply.into())
+}
