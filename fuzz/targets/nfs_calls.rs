@@ -1,4 +1,4 @@
-//! Records as clients of NFS send them: record marks, RPC, portmap, MOUNT, NLM and NFS. What is accepted came out of the bytes that
+//! Records as clients of NFS send them: record marks, RPC, portmap, MOUNT, NLM, NSM and NFS. What is accepted came out of the bytes that
 //! were received, and nothing of what is made of it is larger.
 
 #![no_main]
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use penstock_base::{BufferPool, MemoryBudget};
 use penstock_nfs::{
-    protocol::{mount3, nfs3, nlm4, portmap, rpc::Call},
+    protocol::{mount3, nfs3, nlm4, nsm, outgoing, portmap, rpc::Call},
     whole_record,
 };
 use tokio::runtime::{Builder, Runtime};
@@ -27,6 +27,9 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(received <= bytes.len());
         call(message, data);
     }
+    // A client that is called may answer anything.
+    let xid = bytes.first_chunk().map_or(0, |xid| u32::from_be_bytes(*xid));
+    let _ = outgoing::results(xid, Bytes::copy_from_slice(bytes));
     // Without a mark in front it is a message.
     call(Bytes::copy_from_slice(bytes), None);
 });
@@ -40,6 +43,11 @@ fn call(message: Bytes, data: Option<Bytes>) {
         mount3::Request::decode((call.version, call.procedure), &mut call.arguments.clone())
     {
         assert!(path.len() <= received);
+    }
+    if let Some(Ok(nsm::Request::Notify(name, _))) =
+        nsm::Request::decode(call.procedure, &mut call.arguments.clone())
+    {
+        assert!(name.len() <= received);
     }
     let version = [portmap::PORTMAP, portmap::RPCBIND[1]][(call.version % 2) as usize];
     portmap::Request::decode((version, call.procedure), &mut call.arguments.clone());

@@ -6,7 +6,7 @@
 //! | logs | `/var/log/penstock` | `~/.local/state/penstock` | `/var/tmp/penstock-UID/log` |
 //! | indexes | `/var/cache/penstock/stream` | `~/.cache/penstock/stream` | `/var/tmp/penstock-UID/stream` |
 //! | staging | `/var/lib/penstock/staging` | `/var/tmp/penstock-staging-UID` | the same |
-//! | keys of handles | `/var/lib/penstock/nfs` | `~/.local/share/penstock/nfs` | `/var/tmp/penstock-UID/nfs` |
+//! | of mount targets | `/var/lib/penstock/nfs` | `~/.local/share/penstock/nfs` | `/var/tmp/penstock-UID/nfs` |
 //! | filesets | `/var/lib/penstock/fileset` | `~/.local/share/penstock/fileset` | `/var/tmp/penstock-UID/fileset` |
 //!
 //! `PENSTOCK_FILESET_DIR` names another place for filesets, of root's too.

@@ -8,6 +8,7 @@ mod support;
 
 use std::{
     fs,
+    io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -23,7 +24,7 @@ use nfs3_client::{
             stable_how,
         },
         rpc::{auth_unix, opaque_auth},
-        xdr_codec::Opaque,
+        xdr_codec::{Opaque, Pack},
     },
     tokio::TokioIo,
 };
@@ -316,6 +317,55 @@ async fn a_killed_target_of_a_fileset_comes_back_with_its_handles_and_all_that_w
     assert_eq!(client.read(&lost, 9).await, b"once more");
 }
 
+/// Asks for an exclusive lock of all of a file, and returns the status of the answer.
+fn lock(target: &Target, file: &nfs_fh3, reclaims: bool) -> u32 {
+    let mut call = Vec::new();
+    let word = |word: u32, call: &mut Vec<u8>| call.extend(word.to_be_bytes());
+    let credential = opaque_auth::auth_unix(&auth_unix::default());
+    for header in [7, 0, 2, 100_021, 4, 2] {
+        word(header, &mut call);
+    }
+    for part in [credential, opaque_auth::default()] {
+        part.pack(&mut call).expect("in memory");
+    }
+    let opaque = |bytes: &[u8], call: &mut Vec<u8>| {
+        Opaque::borrowed(bytes).pack(call).expect("in memory");
+    };
+    opaque(b"", &mut call);
+    [0, 1].into_iter().for_each(|flag| word(flag, &mut call));
+    opaque(b"client", &mut call);
+    opaque(file.data.as_ref(), &mut call);
+    opaque(b"owner", &mut call);
+    // The process, a range from 0 to the end, and the state of the client.
+    for argument in [1, 0, 0, 0, 0, reclaims.into(), 1] {
+        word(argument, &mut call);
+    }
+    let mut stream = TcpStream::connect(target.address).expect("it listens");
+    let mark = 0x8000_0000 | u32::try_from(call.len()).expect("short");
+    let record = [&mark.to_be_bytes()[..], &call].concat();
+    stream.write_all(&record).expect("sent");
+    let mut answer = [0; 36];
+    stream.read_exact(&mut answer).expect("answered");
+    let status = answer.last_chunk().expect("36 bytes");
+    u32::from_be_bytes(*status)
+}
+
+#[tokio::test]
+async fn who_held_a_lock_of_a_target_that_was_killed_reclaims_it() {
+    const GRANTED: u32 = 0;
+    const GRACE_PERIOD: u32 = 4;
+    let mut target = Target::of_fileset("lock");
+    let file = target.client().await.create("file").await;
+    assert_eq!(lock(&target, &file, false), GRANTED);
+    target.kill();
+    target.start(&["--grace-period", "60s"]);
+    assert_eq!(lock(&target, &file, false), GRACE_PERIOD);
+    assert_eq!(lock(&target, &file, true), GRANTED);
+    target.kill();
+    target.start(&["--grace-period", "0"]);
+    assert_eq!(lock(&target, &file, false), GRANTED);
+}
+
 #[tokio::test]
 async fn a_killed_target_of_a_bucket_comes_back_with_all_that_was_committed() {
     let mut target = Target::of_bucket(&[]);
@@ -406,4 +456,18 @@ fn a_target_without_an_address_or_with_wrong_clients_is_refused() {
     let state = scratch.path("state").display().to_string();
     let (code, text) = refused(&["--listen", &taken, "--state-dir", &state]);
     assert!(code == Some(1) && text.contains("cannot listen"), "{text}");
+    let arguments = [
+        "--listen",
+        &address,
+        "--portmap",
+        &taken,
+        "--state-dir",
+        &state,
+    ];
+    let (code, text) = refused(&arguments);
+    assert!(code == Some(1) && text.contains(&taken), "{text}");
+    assert!(
+        text.contains("rpcbind") && text.contains("nolock"),
+        "{text}"
+    );
 }

@@ -10,7 +10,8 @@
 //! - `service`: a call as calls of a `Volume`: who asks (`export`), whether it is a repeat (`duplicates`), about which
 //!   file (`handles`, `nodes`), and one file per family of procedures.
 //! - `pace`, `target_type`: what a mount target of a type delivers at most, shared fairly among its clients.
-//! - `lockers`, `waiters`: who holds which locks, and who waits for which.
+//! - `lockers`, `waiters`: who holds which locks, and who waits for which; `monitored`: who is told when the server was
+//!   started again, to reclaim his.
 //! - `callbacks`: calls of programs of clients.
 //! - `open_files`, `places`: what a volume wants to know that a stateless client does not tell.
 //!
@@ -28,6 +29,7 @@ mod limits;
 mod listening;
 mod lockers;
 mod metrics;
+mod monitored;
 mod nodes;
 mod open_files;
 mod pace;

@@ -109,5 +109,25 @@ pub(crate) const CALLBACKS_MAX: usize = 64;
 pub(crate) const CALLBACK_DEADLINE: Duration = Duration::from_secs(5);
 /// Bytes of a client's answer.
 pub(crate) const CALLBACK_REPLY_MAX: usize = 4096;
+/// Clients that are to be told when the server was started again.
+pub(crate) const MONITORED_MAX: usize = LOCK_CLIENTS_MAX;
+/// How long a client is kept there that holds nothing.
+pub(crate) const MONITORED_IDLE: Duration = Duration::from_secs(60);
+/// How long it takes until a client is told of a start, at first and each time that it does not answer: a quarter of an
+/// hour in all, as others do.
+pub(crate) const NOTICE_PAUSES: [Duration; 20] = {
+    let mut pauses = [Duration::from_secs(60); 20];
+    let mut index = 0;
+    while index < 6 {
+        // None, and then 2 to 32 s.
+        pauses[index] = Duration::from_secs(if index == 0 { 0 } else { 1 << index });
+        index += 1;
+    }
+    pauses
+};
+/// How long a lock that is reclaimed is tried to be had: longer than locks of a session of a fileset outlive it.
+pub(crate) const RECLAIM_DEADLINE: Duration = Duration::from_secs(40);
+/// How long it takes until it is tried again.
+pub(crate) const RECLAIM_PAUSE: Duration = Duration::from_millis(500);
 /// How often what is idle is looked for.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);

@@ -5,12 +5,12 @@
 //! locked a reference is kept, so that its inode names it until the lock is gone.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     net::IpAddr,
     ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -55,8 +55,10 @@ pub(crate) struct Lockers {
 pub(crate) struct Locker {
     pub(crate) number: u64,
     holdings: tokio::sync::Mutex<Holdings>,
-    /// Somebody waits to free it of all that it holds.
-    is_freed: AtomicBool,
+    /// Somebody frees it of all that it holds.
+    is_being_freed: AtomicBool,
+    /// Which of the times that the client was started the last call came from; 0 where it does not say.
+    state: AtomicU32,
     /// Locks of its address.
     of_address: Arc<AtomicUsize>,
 }
@@ -114,6 +116,26 @@ impl Lockers {
         Some(made)
     }
 
+    /// The clients with an address that are the machine with a name; the only one with the address, whatever its name is.
+    pub(crate) fn of_machine(&self, address: IpAddr, name: &[u8]) -> Vec<Arc<Locker>> {
+        let clients = self.clients.lock();
+        let of_address = clients
+            .iter()
+            .filter(|(known, _)| known.address == address)
+            .collect::<Vec<_>>();
+        let is_alone = of_address.len() == 1;
+        let of_machine = of_address
+            .into_iter()
+            .filter(|(known, _)| is_alone || short(&known.caller) == short(name));
+        of_machine.map(|(_, client)| Arc::clone(client)).collect()
+    }
+
+    /// The addresses of all.
+    pub(crate) fn addresses(&self) -> HashSet<IpAddr> {
+        let clients = self.clients.lock();
+        clients.keys().map(|name| name.address).collect()
+    }
+
     /// Says that nothing is given any more.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
@@ -158,7 +180,8 @@ impl Locker {
         Self {
             number,
             holdings: tokio::sync::Mutex::new(holdings),
-            is_freed: AtomicBool::new(false),
+            is_being_freed: AtomicBool::new(false),
+            state: AtomicU32::new(0),
             of_address,
         }
     }
@@ -174,15 +197,37 @@ impl Locker {
         self.holdings.lock().await
     }
 
-    /// What it holds, to free it of all; nothing where somebody is about to do so.
-    pub(crate) async fn holdings_to_free(&self) -> Option<tokio::sync::MutexGuard<'_, Holdings>> {
-        if self.is_freed.swap(true, Ordering::SeqCst) {
-            return None;
-        }
-        let holdings = self.turn().await;
-        self.is_freed.store(false, Ordering::SeqCst);
-        Some(holdings)
+    /// Says that it is being freed of all that it holds, until this is dropped; nothing where it already is.
+    pub(crate) fn begin_to_free(&self) -> Option<Freeing<'_>> {
+        let is_begun = self.is_being_freed.swap(true, Ordering::SeqCst);
+        (!is_begun).then_some(Freeing(self))
     }
+
+    /// A call says from which of its starts it comes.
+    pub(crate) fn calls_in(&self, state: u32) {
+        if state != 0 {
+            self.state.store(state, Ordering::SeqCst);
+        }
+    }
+
+    /// The client says that it was started. Says whether that was not known.
+    pub(crate) fn started(&self, state: u32) -> bool {
+        self.state.swap(state, Ordering::SeqCst) != state
+    }
+}
+
+/// A client that is being freed of all that it holds.
+pub(crate) struct Freeing<'a>(&'a Locker);
+
+impl Drop for Freeing<'_> {
+    fn drop(&mut self) {
+        self.0.is_being_freed.store(false, Ordering::SeqCst);
+    }
+}
+
+/// The name of a machine without its domain, as machines call themselves now with it and now without.
+fn short(name: &[u8]) -> &[u8] {
+    name.split(|byte| *byte == b'.').next().unwrap_or(name)
 }
 
 impl Holdings {

@@ -10,7 +10,7 @@ use penstock_base::Payload;
 
 use crate::{
     protocol::{
-        mount3, nfs3, nlm4,
+        mount3, nfs3, nlm4, nsm,
         portmap::{self, Mapping, PORTMAP, RPCBIND, Request, Wanted},
         rpc::{Call, Refusal, Refused, Reply, Transport},
     },
@@ -24,7 +24,7 @@ type Program = (u32, &'static [u32], &'static [Transport]);
 const STREAM: &[Transport] = &[Transport::Stream];
 const BOTH: &[Transport] = &[Transport::Stream, Transport::Datagram];
 /// The programs that listen where the mount target does.
-const PROGRAMS: [Program; 3] = [
+const PROGRAMS: [Program; 4] = [
     (nfs3::PROGRAM, &[nfs3::VERSION], STREAM),
     (
         mount3::PROGRAM,
@@ -32,6 +32,7 @@ const PROGRAMS: [Program; 3] = [
         BOTH,
     ),
     (nlm4::PROGRAM, &[nlm4::VERSION], STREAM),
+    (nsm::PROGRAM, &[nsm::VERSION], BOTH),
 ];
 /// What tells where they are.
 const ITSELF: Program = (portmap::PROGRAM, &[PORTMAP, RPCBIND[0], RPCBIND[1]], BOTH);

@@ -3,6 +3,7 @@
 pub mod mount3;
 pub mod nfs3;
 pub mod nlm4;
+pub mod nsm;
 pub mod outgoing;
 pub mod portmap;
 pub mod rpc;

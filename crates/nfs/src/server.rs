@@ -1,6 +1,6 @@
 //! The server: what listens for it, and its end.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use penstock_base::{BufferPool, FsError, clock, metrics::Registry};
 use penstock_vfs::Volume;
@@ -15,6 +15,7 @@ use crate::{
     NfsSettings,
     limits::{CONNECTIONS_MAX, PORT_MAPPER_CONNECTIONS_MAX, SWEEP_INTERVAL},
     listening::{Accepting, bind_both},
+    monitored::Monitored,
     port_mapper::{Places, PortMapper},
     service::{Client, Service},
     transport::{Greeting, Load, serve_datagrams},
@@ -35,6 +36,9 @@ pub enum StartError {
     /// It cannot tell clients its ports at this address.
     #[error("cannot listen on `{0}` as portmap: {1}")]
     Portmap(SocketAddr, io::Error),
+    /// It cannot read which clients held locks, or keep which do.
+    #[error("the clients that hold locks, in `{0}`: {1}")]
+    Lockers(PathBuf, io::Error),
 }
 
 /// A mount target. Dropping it ends its connections and saves nothing.
@@ -46,6 +50,8 @@ pub struct NfsServer {
     closing: watch::Sender<bool>,
     listening: Vec<JoinHandle<()>>,
     sweeping: JoinHandle<()>,
+    /// Tells clients that held locks that it was started.
+    telling: JoinHandle<()>,
     left: tokio::sync::Mutex<Option<Unsaved>>,
     ended: watch::Sender<bool>,
 }
@@ -70,7 +76,11 @@ impl NfsServer {
         let sockets = Sockets::bind(address, settings.portmap).await?;
         let (address, port_mapper) = (sockets.address, sockets.port_mapper_address());
         let closing = watch::Sender::new(false);
-        let service = Arc::new(Service::new(volume, settings, registry));
+        let lockers = settings.lockers.clone();
+        let monitored = Monitored::load(lockers.clone());
+        let monitored = monitored.map_err(|error| StartError::Lockers(lockers, error))?;
+        let service = Service::new(volume, settings, (registry, monitored));
+        let service = Arc::new(service);
         let listening = Listening {
             service: Arc::clone(&service),
             load: Load::new(pool.budget().total()),
@@ -82,6 +92,7 @@ impl NfsServer {
             port_mapper,
             listening: listening.begin(sockets),
             sweeping: tokio::spawn(sweep_for_ever(Arc::clone(&service))),
+            telling: tokio::spawn(Arc::clone(&service).tell_of_start()),
             service,
             closing,
             left: tokio::sync::Mutex::default(),
@@ -126,6 +137,7 @@ impl NfsServer {
             clock::sleep(LEAVE_POLL).await;
         }
         self.sweeping.abort();
+        self.telling.abort();
         let unsaved = self.service.shut_down().await;
         *left = Some(unsaved.clone());
         drop(left);
@@ -139,6 +151,7 @@ impl Drop for NfsServer {
         self.closing.send_replace(true);
         self.listening.iter().for_each(JoinHandle::abort);
         self.sweeping.abort();
+        self.telling.abort();
         self.service.end_waiting();
     }
 }

@@ -10,6 +10,7 @@ mod locking;
 mod make;
 mod mounting;
 mod names;
+mod restarts;
 mod waiting;
 
 use std::{
@@ -35,6 +36,7 @@ use crate::{
     handles::Handles,
     lockers::Lockers,
     metrics::NfsMetrics,
+    monitored::Monitored,
     nodes::{Node, Nodes},
     open_files::OpenFiles,
     pace::Pace,
@@ -42,7 +44,7 @@ use crate::{
     protocol::{
         mount3,
         nfs3::{self, Effect, FileId, Request, Status},
-        nlm4,
+        nlm4, nsm,
         rpc::{AuthStatus, Call, Credential, Refusal, Refused, Reply, Transport},
         xdr::Encoder,
     },
@@ -52,6 +54,7 @@ use crate::{
 };
 use make::Exclusives;
 use mounting::Mounted;
+use restarts::GracePeriod;
 
 /// What all connections share.
 pub(crate) struct Service {
@@ -73,6 +76,8 @@ pub(crate) struct Service {
     lockers: Lockers,
     waiters: Waiters,
     callbacks: Callbacks,
+    monitored: Monitored,
+    grace_period: GracePeriod,
     /// What clients are held to, if to anything.
     pace: Option<Pace>,
     pub(crate) metrics: NfsMetrics,
@@ -118,7 +123,13 @@ impl Asked {
 }
 
 impl Service {
-    pub(crate) fn new(volume: Arc<dyn Volume>, settings: NfsSettings, registry: &Registry) -> Self {
+    /// Of clients that hold locks `monitored` takes note.
+    pub(crate) fn new(
+        volume: Arc<dyn Volume>,
+        settings: NfsSettings,
+        (registry, monitored): (&Registry, Monitored),
+    ) -> Self {
+        let is_reclaimed = volume.locks().is_some() && !monitored.untold().is_empty();
         let metrics = NfsMetrics::new(registry);
         let handles = Handles::new(&settings.key, settings.export_id, random::number());
         Self {
@@ -137,6 +148,8 @@ impl Service {
             lockers: Lockers::default(),
             waiters: Waiters::new(Arc::clone(&metrics.waiting_locks)),
             callbacks: Callbacks::new(settings.port_mappers_of_clients),
+            monitored,
+            grace_period: GracePeriod::begin(settings.grace_period, is_reclaimed),
             pace: Pace::of(settings.target_type),
             metrics,
             changing: AtomicU64::new(0),
@@ -153,6 +166,7 @@ impl Service {
         self.files.sweep().await;
         self.nodes.sweep();
         self.lockers.sweep();
+        self.monitored.sweep(&self.lockers.addresses()).await;
     }
 
     /// Gives all locks back, closes all files, and shuts the volume down. Returns the paths of files that could not be saved.
@@ -432,6 +446,7 @@ impl Answering for Client {
             (nfs3::PROGRAM, Transport::Stream) => self.nfs(call, data),
             (mount3::PROGRAM, _) => self.mount(call),
             (nlm4::PROGRAM, Transport::Stream) => self.lock_manager(call),
+            (nsm::PROGRAM, _) => self.status_monitor(call),
             _ => self.refuse(call.xid, Refusal::ProgramUnavailable),
         }
     }

@@ -1,6 +1,6 @@
 //! What the door is told.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use crate::{Export, ExportId, HandleKey, TargetType};
 
@@ -17,6 +17,10 @@ pub struct NfsSettings {
     pub target_type: TargetType,
     /// Where it tells clients its ports, over TCP and UDP; nowhere where there is none.
     pub portmap: Option<SocketAddr>,
+    /// The file with the clients that hold locks, of this target alone.
+    pub lockers: PathBuf,
+    /// How long clients may reclaim their locks after a start, while nobody else is given any.
+    pub grace_period: Duration,
     /// The port at which port mappers of clients listen: 111 everywhere but in tests.
     pub port_mappers_of_clients: u16,
 }

@@ -27,12 +27,14 @@ Examples:
   penstock serve file:///srv/bucket --listen 127.0.0.1:12049
   penstock serve fileset://home --listen 10.0.0.5:2049 --clients 10.0.0.0/8
   mount -t nfs -o vers=3,tcp,port=12049,mountport=12049,nolock 127.0.0.1:/ /mnt/data
+  penstock serve fileset://home --listen 10.0.0.5:2049 --portmap 10.0.0.5:111
+  mount -t nfs -o vers=3 10.0.0.5:/ /mnt/home
 
 The command stays in the foreground until SIGTERM or SIGINT, and saves everything then. Every option
 may also stand in the environment (PENSTOCK_LISTEN for --listen) or in the file that --config names.
 
 Clients say who their users are, and nothing is encrypted: keep the address where only clients that
-you trust reach it, with --clients and a firewall. There are no locks yet: mount with `nolock`.";
+you trust reach it, with --clients and a firewall. Without --portmap mount with `nolock`.";
 
 pub(crate) fn command() -> Command {
     Command::new("serve")

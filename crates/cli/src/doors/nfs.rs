@@ -1,6 +1,12 @@
 //! The NFS door: clients on any machine ask for each operation.
 
-use std::{io::ErrorKind, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io::{self, ErrorKind},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use penstock_fuse::{UnmountError, UnmountMode, Unsaved};
@@ -25,6 +31,10 @@ use crate::{
 
 /// The file with the key of handles.
 const KEY: &str = "handle.key";
+/// Begins the name of the file with the clients that hold locks, in front of the address that they know.
+const LOCKERS: &str = "lockers-";
+/// Where port mappers listen.
+const PORT_MAPPERS: u16 = 111;
 /// How long changes under way may take to end when a target is told to go.
 const UNMOUNT_GRACE: Duration = Duration::from_secs(10);
 
@@ -60,12 +70,16 @@ pub(super) async fn open(
     (spec, address): (&DoorSpec<'_>, SocketAddr),
     resources: &Resources,
 ) -> Outcome<NfsDoor> {
+    let state = state_directory(spec)?;
     let settings = NfsSettings {
         export: export(spec.values, volume.read_only)?,
         export_id: export_id(spec)?,
-        key: key(spec)?,
+        key: key(&state)?,
         target_type: target_type(spec.values),
         portmap: spec.values.address(&table::PORTMAP),
+        lockers: state.join(format!("{LOCKERS}{address}")),
+        grace_period: spec.values.duration(&table::GRACE_PERIOD),
+        port_mappers_of_clients: PORT_MAPPERS,
     };
     let path = settings.export.path.clone();
     // Each connection takes one.
@@ -94,6 +108,9 @@ fn unusable_address(error: &StartError) -> Failure {
              -h, or leave --portmap away and mount with `nolock`"
         }
         StartError::Portmap(..) => "give --portmap an address of this machine; port 111 is root's",
+        StartError::Lockers(..) => {
+            "see to that file, or remove it: clients that held locks are not told to reclaim them then"
+        }
     };
     Failure::new(error.to_string(), remedy)
 }
@@ -161,13 +178,8 @@ fn export_id(spec: &DoorSpec<'_>) -> Outcome<ExportId> {
     Ok(ExportId::of(&name))
 }
 
-fn key(spec: &DoorSpec<'_>) -> Outcome<HandleKey> {
-    let unusable = |place: PathBuf, error: &std::io::Error| {
-        Failure::new(
-            format!("the key of file handles in `{}`: {error}", place.display()),
-            "see to that directory, or name another one with --state-dir",
-        )
-    };
+/// Where a target keeps what outlives it.
+fn state_directory(spec: &DoorSpec<'_>) -> Outcome<PathBuf> {
     let (place, made) = match spec.values.path(&table::STATE_DIR) {
         Some(given) => (given.to_owned(), penstock_base::make_named_directory(given)),
         None => {
@@ -175,6 +187,20 @@ fn key(spec: &DoorSpec<'_>) -> Outcome<HandleKey> {
             (own.path(), own.make().map(drop))
         }
     };
-    let key = made.and_then(|()| HandleKey::kept_in(&place.join(KEY)));
-    key.map_err(|error| unusable(place, &error))
+    match made {
+        Ok(()) => Ok(place),
+        Err(error) => Err(unusable_state(&place, &error)),
+    }
+}
+
+fn key(state: &Path) -> Outcome<HandleKey> {
+    let key = HandleKey::kept_in(&state.join(KEY));
+    key.map_err(|error| unusable_state(state, &error))
+}
+
+fn unusable_state(place: &Path, error: &io::Error) -> Failure {
+    Failure::new(
+        format!("the key of file handles in `{}`: {error}", place.display()),
+        "see to that directory, or name another one with --state-dir",
+    )
 }

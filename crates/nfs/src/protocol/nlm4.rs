@@ -88,6 +88,8 @@ pub struct Asking {
     pub waits: bool,
     /// It had the lock before the server was started.
     pub reclaims: bool,
+    /// Which of the times that the client was started it comes from; 0 where it does not know.
+    pub state: u32,
 }
 
 /// How a call went.
@@ -203,8 +205,13 @@ fn lock(arguments: &mut Decoder) -> Decoded<Request> {
     let (cookie, waits) = (object(arguments)?, arguments.bool()?);
     let wanted = wanted(arguments)?;
     let reclaims = arguments.bool()?;
-    let _state = arguments.u32()?;
-    Ok(Request::Lock(cookie, wanted, Asking { waits, reclaims }))
+    let state = arguments.u32()?;
+    let asking = Asking {
+        waits,
+        reclaims,
+        state,
+    };
+    Ok(Request::Lock(cookie, wanted, asking))
 }
 
 /// Writes what most procedures answer.

@@ -6,13 +6,14 @@
 use std::{net::IpAddr, ops::Range, sync::Arc};
 
 use bytes::Bytes;
-use penstock_base::FsError;
+use penstock_base::{FsError, clock};
 use penstock_vfs::{AccessMask, Lock, LockFamily, LockMode, LockOwner, Locks, Waiting};
 
 use super::{Asked, Service};
 use crate::{
     callbacks::Host,
-    lockers::{ClientName, Holdings, OwnerName},
+    limits::{RECLAIM_DEADLINE, RECLAIM_PAUSE},
+    lockers::{ClientName, Holdings, Locker, OwnerName},
     nodes::Node,
     protocol::{
         nfs3::Status,
@@ -23,6 +24,13 @@ use crate::{
 
 /// The number of clients and owners that hold nothing.
 const NEW: u64 = 0;
+
+/// Whether a lock was given.
+enum Given {
+    Yes,
+    /// Somebody else holds it.
+    Blocked(Node, Lock),
+}
 
 impl Service {
     /// Answers a call of the client at an address, and says how it went where there is a word for that.
@@ -78,14 +86,20 @@ impl Service {
     }
 
     async fn free_all(&self, name: &ClientName) {
-        let Some((locks, client)) = self.volume.locks().zip(self.lockers.find(name)) else {
+        if let Some(client) = self.lockers.find(name) {
+            self.free(&client).await;
+        }
+    }
+
+    /// Gives back what a client holds, also what calls get that it made before.
+    pub(super) async fn free(&self, client: &Locker) {
+        let Some((locks, _freeing)) = self.volume.locks().zip(client.begin_to_free()) else {
             return;
         };
         self.stop_all_waiting(client.number).await;
-        if let Some(mut holdings) = client.holdings_to_free().await {
-            locks.release_client(client.number).await;
-            holdings.clear();
-        }
+        let mut holdings = client.turn().await;
+        locks.release_client(client.number).await;
+        holdings.clear();
     }
 
     fn locks(&self) -> Result<&dyn Locks, LockStatus> {
@@ -111,6 +125,9 @@ impl Service {
         (address, wanted): (IpAddr, &Wanted),
     ) -> Result<Option<Lock>, LockStatus> {
         let locks = self.locks()?;
+        if self.grace_period.is_on() {
+            return Err(LockStatus::GracePeriod);
+        }
         let node = self.lockable(asked, wanted).await?;
         let range = range_of(&wanted.place)?;
         let owner = self.known_owner(address, &wanted.place).await?;
@@ -142,20 +159,62 @@ impl Service {
         (host, wanted): (Host, &Wanted),
         asking: Asking,
     ) -> Result<(), LockStatus> {
-        let locks = self.locks()?;
-        // Nothing is remembered of what was held before a start, so nobody can be told that he still holds it.
-        if asking.reclaims {
+        self.locks()?;
+        if asking.reclaims != self.grace_period.is_on() {
             return Err(LockStatus::GracePeriod);
         }
         let node = self.lockable(asked, wanted).await?;
-        let range = range_of(&wanted.place)?;
         let name = client_name(host.address, &wanted.place.caller);
         let client = self.lockers.find_or_make(name);
         let client = client.ok_or(LockStatus::NoLocks)?;
+        client.calls_in(asking.state);
         let again = self.asked_again(client.number, (wanted, asking.waits));
         if let Some(()) = again.await? {
             return Ok(());
         }
+        let kept = self.monitored.add(host).await;
+        kept.map_err(|_| LockStatus::NoLocks)?;
+        match asking.reclaims {
+            true => self.reclaim(&client, wanted, node).await,
+            false => match self.give(&client, wanted, node).await? {
+                Given::Yes => Ok(()),
+                Given::Blocked(node, lock) if asking.waits => {
+                    let wait = self.wait_for_lock((host, client), wanted, (node, lock));
+                    wait.await
+                }
+                Given::Blocked(..) => Err(LockStatus::Denied),
+            },
+        }
+    }
+
+    /// Gives a lock that the client had before the server was started. What is in its way may be its own, of a session
+    /// that is not over yet.
+    async fn reclaim(
+        &self,
+        client: &Locker,
+        wanted: &Wanted,
+        mut node: Node,
+    ) -> Result<(), LockStatus> {
+        let until = clock::now() + RECLAIM_DEADLINE;
+        loop {
+            node = match self.give(client, wanted, node).await? {
+                Given::Yes => return Ok(()),
+                Given::Blocked(..) if clock::now() > until => return Err(LockStatus::Denied),
+                Given::Blocked(node, _) => node,
+            };
+            clock::sleep(RECLAIM_PAUSE).await;
+        }
+    }
+
+    /// Gives a lock if nothing is in its way.
+    async fn give(
+        &self,
+        client: &Locker,
+        wanted: &Wanted,
+        node: Node,
+    ) -> Result<Given, LockStatus> {
+        let locks = self.locks()?;
+        let range = range_of(&wanted.place)?;
         let mut holdings = client.holdings().await.ok_or(LockStatus::NoLocks)?;
         if holdings.is_full() || self.lockers.is_closed() {
             return Err(LockStatus::NoLocks);
@@ -175,13 +234,9 @@ impl Service {
                 let touched = (&name, &*place.file);
                 self.waiters.touched(client.number, touched, &lock.range);
                 holdings.add((name, &place.file), node, lock);
-                Ok(())
+                Ok(Given::Yes)
             }
-            Err(FsError::WouldBlock) if asking.waits => {
-                drop(holdings);
-                let wait = self.wait_for_lock((host, client), wanted, (node, lock));
-                wait.await
-            }
+            Err(FsError::WouldBlock) => Ok(Given::Blocked(node, lock)),
             Err(error) => Err(failure(&error)),
         }
     }

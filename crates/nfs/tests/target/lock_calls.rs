@@ -86,7 +86,7 @@ async fn a_lock_that_is_given_while_the_target_ends_is_taken_back() {
     .await;
     target.server.leave(Duration::from_millis(20)).await;
     target.volume.hold_locks(false);
-    let next = target.again(Making::default()).await;
+    let next = target.again(without_grace_period()).await;
     let mut client = LockClient::new(&next, 0).await;
     let begun = Instant::now();
     let other = of(2, (0, 0));

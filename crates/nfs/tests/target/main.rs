@@ -23,6 +23,7 @@ mod names;
 mod pace;
 mod port_mapper;
 mod repeats;
+mod restarts;
 mod support;
 mod volumes;
 mod waiting;

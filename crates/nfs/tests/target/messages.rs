@@ -27,9 +27,9 @@ async fn unknown_programs_versions_and_procedures_are_told_so() {
     let target = Target::new().await;
     let mut client = RawClient::new(&target).await;
     assert_eq!(answer(&mut client, (NFS, 3, 0)).await, [0]);
-    assert_eq!(answer(&mut client, (100_024, 1, 0)).await, [1]);
+    assert_eq!(answer(&mut client, (100_099, 1, 0)).await, [1]);
     assert_eq!(answer(&mut client, (NFS, 4, 0)).await, [2, 3, 3]);
-    assert_eq!(answer(&mut client, (MOUNT, 1, 0)).await, [2, 3, 3]);
+    assert_eq!(answer(&mut client, (MOUNT, 2, 0)).await, [2, 1, 3]);
     assert_eq!(answer(&mut client, (NFS, 3, 22)).await, [3]);
     assert_eq!(answer(&mut client, (MOUNT, 3, 6)).await, [3]);
 }

@@ -12,6 +12,7 @@ const PORTMAP: u32 = 100_000;
 const NFS: u32 = 100_003;
 const MOUNT: u32 = 100_005;
 const NLM: u32 = 100_021;
+const NSM: u32 = 100_024;
 const TCP: u32 = 6;
 const UDP: u32 = 17;
 
@@ -83,6 +84,7 @@ async fn portmap_tells_the_port_of_each_program_and_zero_of_others() {
         [MOUNT, 3, UDP],
         [MOUNT, 1, UDP],
         [NLM, 4, TCP],
+        [NSM, 1, UDP],
     ] {
         assert_eq!(port(mapper, wanted).await, ours, "{wanted:?}");
     }

@@ -249,7 +249,7 @@ async fn nobody_waits_when_the_target_has_ended() {
     assert_eq!(client.lock(&file, &waiting(2, (0, 0))).await, BLOCKED);
     target.server.leave(Duration::from_millis(20)).await;
     until("it is over", || waits(&target) == 0).await;
-    let next = target.again(Making::default()).await;
+    let next = target.again(without_grace_period()).await;
     let mut client = LockClient::new(&next, 0).await;
     assert_eq!(client.lock(&file, &of(3, (0, 0))).await, GRANTED);
     assert_eq!(machine.calls(), []);

@@ -29,7 +29,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 112] = [
+pub(crate) static ALL: [&OptionSpec; 114] = [
     &ENDPOINT,
     &READ_ENDPOINT,
     &REGION,
@@ -138,6 +138,7 @@ pub(crate) static ALL: [&OptionSpec; 112] = [
     &ANONYMOUS_GID,
     &PRIVILEGED_PORT,
     &TARGET_TYPE,
+    &GRACE_PERIOD,
     &STATE_DIR,
     &LOG_LEVEL,
     &LOG_FILE,

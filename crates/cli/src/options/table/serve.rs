@@ -1,5 +1,7 @@
 //! NFS mount targets: where they listen, and what clients may do.
 
+use std::time::Duration;
+
 use penstock_nfs::TargetType;
 
 use crate::options::{Default, Group, Kind, Level, OptionSpec, Scope};
@@ -92,6 +94,18 @@ pub(crate) static TARGET_TYPE: OptionSpec = OptionSpec {
     ..SERVE
 };
 
+pub(crate) static GRACE_PERIOD: OptionSpec = OptionSpec {
+    name: "grace-period",
+    kind: Kind::Duration {
+        min: Duration::ZERO,
+        max: Duration::from_secs(600),
+    },
+    default: Default::Is("45s"),
+    help: "How long clients may reclaim their locks after a start, while nobody gets others",
+    detail: "There is none where no client held a lock when the target ended.",
+    ..SERVE
+};
+
 pub(crate) static STATE_DIR: OptionSpec = OptionSpec {
     name: "state-dir",
     level: Level::Expert,
@@ -99,8 +113,9 @@ pub(crate) static STATE_DIR: OptionSpec = OptionSpec {
     default: Default::Depends(
         "/var/lib/penstock/nfs for root, ~/.local/share/penstock/nfs for others",
     ),
-    help: "Directory with the key that file handles are made with",
-    detail: "Handles are good as long as the key is there. Targets of one fileset need the same key.",
+    help: "Directory with the key that file handles are made with, and the clients that hold locks",
+    detail: "Handles are good as long as the key is there. Targets of one fileset need the same key. Clients are told \
+             of a start, so that they reclaim their locks, by the target that finds them there.",
     ..SERVE
 };
 

@@ -36,6 +36,8 @@ pub struct Asked {
     pub waits: bool,
     pub reclaims: bool,
     pub range: (u64, u64),
+    /// In which of its starts the client asks.
+    pub state: u32,
 }
 
 /// An exclusive lock of a process.
@@ -48,6 +50,7 @@ pub fn of(process: u32, range: (u64, u64)) -> Asked {
         waits: false,
         reclaims: false,
         range,
+        state: 1,
     }
 }
 
@@ -77,7 +80,7 @@ impl Asked {
         self.range.1.pack(&mut out).unwrap();
         if procedure == LOCK {
             flag(self.reclaims, &mut out);
-            1_u32.pack(&mut out).unwrap();
+            self.state.pack(&mut out).unwrap();
         }
         out
     }

@@ -15,7 +15,9 @@ use nfs3_types::{
     xdr_codec::Opaque,
 };
 use penstock_base::{BufferPool, MemoryBudget, metrics::Registry};
-use penstock_nfs::{Export, ExportId, HandleKey, NfsServer, NfsSettings, Rule, Squash, TargetType};
+use penstock_nfs::{
+    Export, ExportId, HandleKey, NfsServer, NfsSettings, Rule, Squash, StartError, TargetType,
+};
 use tokio::net::TcpStream;
 
 pub use raw::{RawClient, call_bytes, record};
@@ -32,7 +34,7 @@ pub struct Target {
     pub server: NfsServer,
     pub volume: Arc<Shaped>,
     pub registry: Arc<Registry>,
-    _directory: Arc<tempfile::TempDir>,
+    directory: Arc<tempfile::TempDir>,
 }
 
 /// What a target is made of.
@@ -45,6 +47,7 @@ pub struct Making {
     pub address: SocketAddr,
     pub portmap: Option<SocketAddr>,
     pub port_mappers_of_clients: u16,
+    pub grace_period: Duration,
 }
 
 impl Default for Making {
@@ -59,7 +62,16 @@ impl Default for Making {
             portmap: None,
             // Nobody listens there.
             port_mappers_of_clients: 1,
+            grace_period: Duration::from_secs(45),
         }
+    }
+}
+
+/// A target of which no client reclaims a lock.
+pub fn without_grace_period() -> Making {
+    Making {
+        grace_period: Duration::ZERO,
+        ..Making::default()
     }
 }
 
@@ -99,12 +111,16 @@ impl Target {
 
     pub async fn made(making: Making, volume: Arc<Shaped>) -> Self {
         let directory = Arc::new(tempfile::tempdir().unwrap());
-        Self::started(making, volume, directory).await
+        Self::started(making, volume, directory).await.unwrap()
     }
 
     /// Another target of the same volume, with the same key: as after a restart.
     pub async fn again(&self, making: Making) -> Self {
-        let directory = Arc::clone(&self._directory);
+        self.try_again(making).await.unwrap()
+    }
+
+    pub async fn try_again(&self, making: Making) -> Result<Self, StartError> {
+        let directory = Arc::clone(&self.directory);
         Self::started(making, Arc::clone(&self.volume), directory).await
     }
 
@@ -112,7 +128,7 @@ impl Target {
         making: Making,
         volume: Arc<Shaped>,
         directory: Arc<tempfile::TempDir>,
-    ) -> Self {
+    ) -> Result<Self, StartError> {
         let settings = NfsSettings {
             export: Export {
                 path: making.path.to_owned(),
@@ -123,17 +139,24 @@ impl Target {
             target_type: making.target_type,
             portmap: making.portmap,
             port_mappers_of_clients: making.port_mappers_of_clients,
+            lockers: directory.path().join("lockers"),
+            grace_period: making.grace_period,
         };
         let pool = BufferPool::new(MemoryBudget::new(making.memory));
         let registry = Registry::new();
         let memory = (pool, &*registry);
         let server = NfsServer::start(Arc::clone(&volume) as _, making.address, settings, memory);
-        Self {
-            server: server.await.unwrap(),
+        Ok(Self {
+            server: server.await?,
             volume,
             registry,
-            _directory: directory,
-        }
+            directory,
+        })
+    }
+
+    /// Where it keeps what outlives it.
+    pub fn directory(&self) -> &std::path::Path {
+        self.directory.path()
     }
 
     pub async fn connect(&self) -> TcpStream {
