@@ -104,8 +104,8 @@ fn unusable_address(error: &StartError) -> Failure {
             "give --listen another address or port; below 1024 they are root's"
         }
         StartError::Portmap(_, error) if error.kind() == ErrorKind::AddrInUse => {
-            "stop the rpcbind that has it (systemctl stop rpcbind.socket rpcbind), keep it at another address with its \
-             -h, or leave --portmap away and mount with `nolock`"
+            "stop the rpcbind that has it (systemctl stop rpcbind.socket rpcbind), or leave --portmap away and mount \
+             with `nolock`"
         }
         StartError::Portmap(..) => "give --portmap an address of this machine; port 111 is root's",
         StartError::Lockers(..) => {

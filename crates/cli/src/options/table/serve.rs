@@ -32,8 +32,8 @@ pub(crate) static PORTMAP: OptionSpec = OptionSpec {
     default: Default::Depends("none: clients are told the port when they mount"),
     help: "Where clients are told the ports, over TCP and UDP, such as 10.0.0.5:111",
     detail: "Clients look at port 111 of the address that they mount, which is root's. Locks of Linux and macOS need \
-             it, and so does `showmount`. No rpcbind may listen there: stop it, or keep it at another address with \
-             its `-h`.",
+             it, and so does `showmount`. No rpcbind may listen there: stop that of the system, which takes the port at all \
+             addresses.",
     ..SERVE
 };
 
