@@ -188,10 +188,15 @@ impl OpenFile {
     fn show_moved_with(&self, state: Option<&mut State>, original: &ETag, key: Key, copy: ETag) {
         let mut view = self.view();
         let version = view.version.as_ref();
-        let Some(size) = version
-            .filter(|version| version.etag == *original)
-            .map(|version| version.size)
-        else {
+        let version = version.filter(|version| version.etag == *original);
+        let size = version.map(|version| version.size);
+        let content = state.map(|state| {
+            if size.is_some() || state.content().base().replaces(original) {
+                state.follow(original, &key, &copy);
+            }
+            state.content()
+        });
+        let Some(size) = size else {
             view.ours = false;
             view.is_shown = false;
             return;
@@ -201,10 +206,6 @@ impl OpenFile {
             etag: copy,
             size,
         };
-        let content = state.map(|state| {
-            state.follow(original, &moved);
-            state.content()
-        });
         view.show_stored(moved, content);
     }
 

@@ -178,6 +178,37 @@ async fn a_file_that_is_written_takes_along_how_it_was_to_be_described() {
     assert_eq!(mode(&bed, "file").await.unwrap(), "33152");
 }
 
+/// What was written was put aside: the copy has another tag than the version that it is to replace.
+#[tokio::test]
+async fn a_file_is_emptied_and_written_while_it_is_described_anew() {
+    let bed = quick();
+    put_in_parts(&bed, "file").await;
+    let held = bed.probe.hold_late(Operation::Copy);
+    bed.chmod("file", 0o600).await.unwrap();
+    while bed.probe.waiting() == 0 {
+        clock::sleep(Duration::from_millis(1)).await;
+    }
+    bed.write_file("file", "new").await.unwrap();
+    held.add_permits(1);
+    saved(&bed).await;
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.object("file").await.unwrap(), b"new");
+    assert_eq!(mode(&bed, "file").await.unwrap(), "33152");
+}
+
+/// The same, after a kill: the next mount describes the file before it saves it.
+#[tokio::test]
+async fn what_a_kill_leaves_of_a_file_that_was_to_be_described_and_written_anew_is_saved() {
+    let bed = bed();
+    put_in_parts(&bed, "file").await;
+    bed.chmod("file", 0o600).await.unwrap();
+    bed.write_file("file", "new").await.unwrap();
+    let bed = bed.killed(behind(LATER), |_| ()).await;
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.object("file").await.unwrap(), b"new");
+    assert_eq!(mode(&bed, "file").await.unwrap(), "33152");
+}
+
 #[tokio::test]
 async fn a_file_is_written_while_it_is_described_anew() {
     let bed = quick();

@@ -100,6 +100,8 @@ impl Object {
             kind => kind,
         };
         let mut copy = Self {
+            // That of an object that was put together of parts tells these.
+            etag: content_tag(&self.body),
             kind,
             modified: clock::wall_time(),
             ..self.clone()

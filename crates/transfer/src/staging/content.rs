@@ -17,7 +17,7 @@ use crate::{
         extents::{Extents, Held, Piece},
     },
 };
-use penstock_object::{ETag, WriteCondition};
+use penstock_object::{ETag, Key, WriteCondition};
 
 /// Bytes of the staging directory that an extent costs beside its content, about: the disk
 /// allocates whole pages at both ends.
@@ -54,6 +54,11 @@ impl Base {
             Some(etag) => Self::Emptied(Some(etag)),
             None => Self::New,
         }
+    }
+
+    /// Whether new content is to take the place of the version `etag`.
+    pub fn replaces(&self, etag: &ETag) -> bool {
+        matches!(self, Self::Emptied(Some(replaced)) if replaced == etag)
     }
 
     /// The version to copy from.
@@ -373,12 +378,16 @@ impl Content {
         self.attempts.pop_if(|last| last.trace.is_none());
     }
 
-    /// If the base is the version `original`, it has another name now.
-    pub(crate) fn rebase(&mut self, original: &ETag, moved: &ObjectVersion) {
-        if let Base::Version(base) = &mut self.base
-            && base.etag == *original
-        {
-            *base = moved.clone();
+    /// The store has the version `original` as `copy` of the object `key` now: so has the base, if it is that version or
+    /// takes its place.
+    pub(crate) fn rebase(&mut self, original: &ETag, key: &Key, copy: &ETag) {
+        match &mut self.base {
+            Base::Version(base) if base.etag == *original => {
+                base.key = key.clone();
+                base.etag = copy.clone();
+            }
+            Base::Emptied(Some(etag)) if etag == original => *etag = copy.clone(),
+            Base::New | Base::Emptied(_) | Base::Version(_) => {}
         }
     }
 

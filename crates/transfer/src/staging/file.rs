@@ -124,11 +124,11 @@ impl State {
         !self.abandoned && self.content.is_dirty()
     }
 
-    /// The store has the version `original` as `moved` now, perhaps under another name. The journal
-    /// learns it from [`StagedFile::renew_journal`].
-    pub fn follow(&mut self, original: &ETag, moved: &ObjectVersion) {
-        self.key = moved.key.clone();
-        self.content.rebase(original, moved);
+    /// The store has the version `original` as `copy` of the object `key` now. The journal learns it from
+    /// [`StagedFile::renew_journal`].
+    pub fn follow(&mut self, original: &ETag, key: &Key, copy: &ETag) {
+        self.key = key.clone();
+        self.content.rebase(original, key, copy);
         self.moved = true;
     }
 
