@@ -148,6 +148,18 @@ impl Mount {
             }
             write_back.settle(key).await?;
         }
+        if self.remove_known_behind(inode, key).await? {
+            return Ok(true);
+        }
+        if self.redescribed(key).is_none() {
+            return Ok(false);
+        }
+        // Its copy is another version, unless another client's is there.
+        write_back.settle(key).await?;
+        self.remove_known_behind(inode, key).await
+    }
+
+    async fn remove_known_behind(&self, inode: Inode, key: &Key) -> FsResult<bool> {
         let version = {
             let tree = self.namespace.lock();
             let known = tree.node(inode)?.known.as_ref();

@@ -210,6 +210,26 @@ async fn what_a_kill_leaves_of_a_file_that_was_to_be_described_and_written_anew_
 }
 
 #[tokio::test]
+async fn what_another_client_stored_is_not_removed_with_a_file_that_is_described_anew() {
+    let bed = quick();
+    bed.put("file", "ours").await;
+    let held = bed.probe.hold(Operation::Copy);
+    bed.chmod("file", 0o600).await.unwrap();
+    while bed.probe.waiting() == 0 {
+        clock::sleep(Duration::from_millis(1)).await;
+    }
+    bed.put("file", "theirs").await;
+    let go_on = async {
+        clock::sleep(Duration::from_millis(20)).await;
+        held.add_permits(1);
+    };
+    let (removed, ()) = tokio::join!(bed.unlink("file"), go_on);
+    removed.unwrap();
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.object("file").await.unwrap(), b"theirs");
+}
+
+#[tokio::test]
 async fn a_file_is_written_while_it_is_described_anew() {
     let bed = quick();
     put_in_parts(&bed, "file").await;
