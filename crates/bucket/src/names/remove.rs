@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use penstock_base::{FsError, FsResult, Utf8Name};
+use penstock_object::Key;
 use penstock_vfs::{FileKind, Inode, RemoveKind};
 
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
     mount::Mount,
     mount::run_to_end,
     names::Names,
-    open_file::{OpenFile, turn_of},
+    open_file::{Body, OpenFile, turn_of},
     write_back::Late,
 };
 
@@ -73,11 +74,12 @@ impl Names {
             self.files.keep_for_handles(file).await;
         }
         let change = self.mount.namespace.begin_change_of(found.inode())?;
+        let mut is_gone = true;
         if !unsaved || may_be_stored {
             let key = self.mount.namespace.lock().file_key(found.inode())?;
-            match may_be_stored {
-                true => self.mount.delete_now(&key).await?,
-                false => self.mount.remove_object(found.inode(), &key).await?,
+            match (may_be_stored, &file) {
+                (true, Some(file)) => is_gone = self.remove_unannounced(file, &key).await?,
+                _ => self.mount.remove_object(found.inode(), &key).await?,
             }
             self.mount.mode.forget_left(&key);
         }
@@ -86,11 +88,31 @@ impl Names {
             file.discard(turn).await;
             self.files.behind.forget(file.inode);
         }
+        if !is_gone {
+            // Whoever looks at the name asks the store.
+            drop(change);
+            return Ok(None);
+        }
         if unsaved && !may_be_stored && self.mount.save_behind().is_some() {
             change.end();
             return Ok(None);
         }
         Ok(Some(change))
+    }
+
+    /// Removes the object of a file of which a save failed that may have stored it. Where files are saved behind, another
+    /// client's version stays, which that save may have met. Returns whether the store has nothing under the name then.
+    async fn remove_unannounced(&self, file: &OpenFile, key: &Key) -> FsResult<bool> {
+        if let Body::Staged(body) = &file.body
+            && self.mount.save_behind().is_some()
+        {
+            self.mount.settle(key).await?;
+            if !self.files.is_ours_in_store(file, body, key).await? {
+                return Ok(false);
+            }
+        }
+        self.mount.delete_now(key).await?;
+        Ok(true)
     }
 
     /// Fails when a file was renamed meanwhile: its object has another name now, and stays.

@@ -13,7 +13,7 @@ use penstock_transfer::{
 };
 
 use crate::{
-    errors::{Purpose, transfer_failure},
+    errors::{Purpose, for_writing, transfer_failure},
     files::Files,
     mount::run_to_end,
     open_file::{Body, OpenFile},
@@ -252,6 +252,30 @@ impl Files {
             }
         }
         Err(SaveError::Conflict(conflict))
+    }
+
+    /// Whether the store has the version of a file that is known here, or that its changes are relative to, or what a save
+    /// of it stored whose answer was lost.
+    pub(crate) async fn is_ours_in_store(
+        &self,
+        file: &OpenFile,
+        body: &StagedBody,
+        key: &Key,
+    ) -> FsResult<bool> {
+        let Some(there) = for_writing(self.mount.head(key).await)? else {
+            return Ok(false);
+        };
+        let known = self.mount.namespace.lock().version(file.inode);
+        if known.is_some_and(|known| known.etag == there.etag) {
+            return Ok(true);
+        }
+        let is_base = |content: &Content| content.base().etag() == Some(&there.etag);
+        match body.content.look(is_base) {
+            Ok(false) => {}
+            is_base => return Ok(is_base.unwrap_or(false)),
+        }
+        let found = body.content.find_attempt(&self.mount.transfer, key).await;
+        Ok(found.map_err(SaveError::from)?.is_some())
     }
 
     /// Shows what was saved to everybody on this mount.

@@ -309,6 +309,65 @@ async fn of_two_unsaved_files_of_one_name_the_one_that_took_it_is_recovered() {
 }
 
 #[tokio::test]
+async fn what_another_client_stored_is_not_removed_with_a_file_that_it_kept_from_being_saved() {
+    let bed = Bed::staged_with(behind(Duration::from_millis(10)));
+    let handle = bed.create("file").await.unwrap();
+    bed.put("file", "theirs").await;
+    bed.write(handle, 0, "ours").await.unwrap();
+    let reader = bed.open("file", READ).await.unwrap();
+    bed.close(handle).await.unwrap();
+    while bed.metric("bucket_failed_uploads_total") == 0 {
+        clock::sleep(Duration::from_millis(1)).await;
+    }
+    bed.unlink("file").await.unwrap();
+    assert_eq!(bed.object("file").await.unwrap(), b"theirs");
+    assert_eq!(bed.ls("").await.unwrap(), ["file"]);
+    assert_eq!(bed.read_file("file").await.unwrap(), b"theirs");
+    bed.volume.release(reader).await;
+    assert!(shut_down(&bed).await.is_empty());
+}
+
+/// The answer was lost, so that the store has what was never announced.
+#[tokio::test]
+async fn a_file_is_removed_that_a_save_stored_whose_answer_was_lost() {
+    let bed = Bed::staged_with(behind(Duration::from_millis(10)));
+    bed.probe.fail_late(Operation::Put, ErrorKind::Unavailable);
+    bed.write_file("file", "content").await.unwrap();
+    while bed.metric("bucket_failed_uploads_total") == 0 {
+        clock::sleep(Duration::from_millis(1)).await;
+    }
+    bed.unlink("file").await.unwrap();
+    assert!(shut_down(&bed).await.is_empty());
+    assert_eq!(bed.keys().await, [""; 0]);
+}
+
+/// Of what a kill left nobody knows whether it is stored, and memory knows no version of it.
+#[tokio::test]
+async fn a_changed_file_that_a_kill_left_is_removed_with_its_object() {
+    for is_emptied in [false, true] {
+        let bed = bed();
+        bed.put("file", "old").await;
+        match is_emptied {
+            true => bed.write_file("file", "new").await.unwrap(),
+            false => {
+                let handle = bed.open("file", READ_WRITE).await.unwrap();
+                bed.write(handle, 0, "N").await.unwrap();
+                bed.close(handle).await.unwrap();
+            }
+        }
+        let refused = |next: &Bed| {
+            let refused = ErrorKind::Unavailable;
+            next.probe.fail(Operation::Put, refused, 100);
+        };
+        let bed = bed.broken_off(behind(LATER), refused);
+        bed.unlink("file").await.unwrap();
+        assert!(shut_down(&bed).await.is_empty());
+        assert_eq!(bed.keys().await, [""; 0], "{is_emptied}");
+        assert_eq!(bed.ls("").await.unwrap(), [""; 0]);
+    }
+}
+
+#[tokio::test]
 async fn names_that_are_looked_for_one_after_the_other_are_listed() {
     let bed = Bed::staged_with(BucketSettings {
         negative_timeout: LATER,

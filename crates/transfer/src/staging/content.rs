@@ -56,6 +56,15 @@ impl Base {
         }
     }
 
+    /// The tag of the version that the store has as long as nobody changes it, where that is known.
+    pub fn etag(&self) -> Option<&ETag> {
+        match self {
+            Self::Version(version) => Some(&version.etag),
+            Self::Emptied(etag) => etag.as_ref(),
+            Self::New => None,
+        }
+    }
+
     /// Whether new content is to take the place of the version `etag`.
     pub fn replaces(&self, etag: &ETag) -> bool {
         matches!(self, Self::Emptied(Some(replaced)) if replaced == etag)
@@ -98,12 +107,7 @@ impl Base {
     /// When what an earlier mount left may replace what the store has: the version that it was
     /// relative to, and nothing that came later. A base that names no version may replace nothing.
     pub(crate) fn condition_after_crash(&self) -> WriteCondition {
-        let base = match self {
-            Self::Version(version) => Some(&version.etag),
-            Self::Emptied(etag) => etag.as_ref(),
-            Self::New => None,
-        };
-        match base {
+        match self.etag() {
             Some(etag) if !etag.as_str().is_empty() => WriteCondition::IfMatch(etag.clone()),
             _ => WriteCondition::IfAbsent,
         }
