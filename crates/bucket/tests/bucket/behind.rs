@@ -308,6 +308,18 @@ async fn of_two_unsaved_files_of_one_name_the_one_that_took_it_is_recovered() {
     assert_eq!(bed.journals(), [""; 0]);
 }
 
+/// A kill left neither of both.
+#[tokio::test]
+async fn an_open_file_that_is_empty_and_took_the_name_of_an_unsaved_one_outlives_a_kill() {
+    let bed = bed();
+    bed.write_file("file", "old").await.unwrap();
+    bed.create("file.new").await.unwrap();
+    bed.rename("file.new", "file").await.unwrap();
+    let bed = bed.killed(behind(LATER), |_| ()).await;
+    assert_eq!(bed.keys().await, ["file"]);
+    assert_eq!(bed.object("file").await.unwrap(), b"");
+}
+
 #[tokio::test]
 async fn what_another_client_stored_is_not_removed_with_a_file_that_it_kept_from_being_saved() {
     let bed = Bed::staged_with(behind(Duration::from_millis(10)));

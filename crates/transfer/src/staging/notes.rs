@@ -52,7 +52,8 @@ impl StagedFile {
     /// ([`State::take_place`]). Fails where the disk does; nothing is changed then. Blocks.
     pub fn take_place(&self, place: &NewPlace, show: impl FnOnce()) -> FsResult<()> {
         let mut journal = lock(&self.journal);
-        if journal.is_some() {
+        // What it replaces has one, and that goes.
+        if journal.is_some() || place.replaces.is_some() {
             let moved = self.create_journal_at(place, journal.as_ref());
             *journal = Some(moved.map_err(|error| disk_failure(&error))?);
         }
