@@ -35,7 +35,7 @@ use std::{
     },
 };
 
-use penstock_base::{FsError, FsResult};
+use penstock_base::{FsError, FsResult, clock::Instant};
 use penstock_object::Key;
 use penstock_transfer::staging::{Content, FileId, Reopened, StagedFile, Staging};
 use penstock_vfs::Unsaved;
@@ -51,8 +51,8 @@ const RETRIED_AT_ONCE: usize = 8;
 #[derive(Debug)]
 pub(crate) struct StagedMode {
     staging: Arc<Staging>,
-    /// One write at a time makes room.
-    making_room: tokio::sync::Mutex<()>,
+    /// One write at a time makes room. When that came to nothing last.
+    making_room: tokio::sync::Mutex<Option<Instant>>,
     /// Turns to save what was not saved when it was closed.
     retrying: Semaphore,
     /// Files that hold staging space.

@@ -2,12 +2,13 @@
 //!
 //! Where there is none, what the store has already is given up first, of closed files and then of open
 //! ones; then the file with the most unsaved bytes is saved, and its bytes given up. A write fails for want of
-//! space only when that fails: the store does not take what would have to leave. A write that finds room
-//! meanwhile, for a file was removed or cut, waits for no save.
+//! space only when that fails: the store does not take what would have to leave. Then the next file is tried, but a store
+//! that is away is not waited for once for each: not beyond [`FAILING_MAX`], and not by the writes that waited meanwhile. A
+//! write that finds room meanwhile, for a file was removed or cut, waits for no save.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::{cmp::Reverse, sync::Arc, time::Duration};
 
-use penstock_base::{FsError, FsResult};
+use penstock_base::{FsError, FsResult, clock};
 use penstock_transfer::staging::{Payment, Place, on_worker};
 
 use crate::{
@@ -17,6 +18,8 @@ use crate::{
     staged::{StagedBody, StagedMode},
 };
 
+/// How long file after file is tried while none can be saved.
+const FAILING_MAX: Duration = Duration::from_secs(30);
 /// Extents of a file beyond which it is saved and given up. Each takes about 60 bytes of memory.
 const EXTENTS_MAX: usize = 1 << 16;
 /// The same for all files together.
@@ -69,10 +72,14 @@ impl Files {
     }
 
     async fn make_room_at(self: &Arc<Self>, mode: &StagedMode, place: &Place) -> FsResult<Payment> {
-        let _turn = mode.making_room.lock().await;
+        let began = clock::now();
+        let mut came_to_nothing = mode.making_room.lock().await;
         let take = || on_worker(|| mode.staging.take_at(place));
         if let Some(payment) = take().await {
             return Ok(payment);
+        }
+        if came_to_nothing.is_some_and(|at| at > began) {
+            return Err(FsError::NoSpace);
         }
         // What is given up goes to those first that came before: a write that gets nothing of it goes on.
         while self.give_up_some(mode, place).await {
@@ -80,6 +87,7 @@ impl Files {
                 return Ok(payment);
             }
         }
+        *came_to_nothing = Some(clock::now());
         if self.mount.notices.staging_full.first() {
             tracing::warn!(
                 "the staging directory is full and nothing in it can be saved: writes fail until \
@@ -101,9 +109,13 @@ impl Files {
             }
         }
         files.sort_by_cached_key(|file| Reverse(dirty_bytes(file)));
+        let until = clock::now() + FAILING_MAX;
         for file in files {
             if dirty_bytes(&file) == 0 || file.view().removed {
                 continue;
+            }
+            if clock::now() > until {
+                return false;
             }
             let path = self.mount.namespace.lock().path(file.inode);
             tracing::debug!("`{path}` is saved because the staging directory is full");

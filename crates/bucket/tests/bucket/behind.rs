@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use penstock_base::{FsError, clock};
+use penstock_base::{FsError, MIB, clock};
 use penstock_bucket::{BucketSettings, MetadataSettings, SaveBehind};
 use penstock_object::{ErrorKind, HeadOptions, Key, Operation, Store};
 use penstock_vfs::{AttributeChanges, Inode, RenameMode, TimeChange, Volume};
@@ -337,6 +337,37 @@ async fn what_another_client_stored_is_not_removed_with_a_file_that_it_kept_from
     assert_eq!(bed.read_file("file").await.unwrap(), b"theirs");
     bed.volume.release(reader).await;
     assert!(shut_down(&bed).await.is_empty());
+}
+
+/// Each of many unsaved files was waited for, one after the other, with all that a store has to answer.
+#[tokio::test(start_paused = true)]
+async fn a_write_without_room_does_not_wait_for_each_file_that_a_distant_store_does_not_take() {
+    const FILES: usize = 6;
+    const ANSWER: Duration = Duration::from_secs(120);
+    let bed = Bed::staged_in_with(4 * MIB, behind(10 * LATER));
+    for number in 0..FILES {
+        let path = number.to_string();
+        bed.write_file(&path, vec![1; 600 * 1024]).await.unwrap();
+    }
+    let held = bed.probe.hold(Operation::Put);
+    bed.probe.fail(Operation::Put, ErrorKind::Unavailable, 100);
+    let answer = async {
+        loop {
+            clock::sleep(ANSWER).await;
+            held.add_permits(1);
+        }
+    };
+    let handle = bed.create("more").await.unwrap();
+    let other = bed.create("other").await.unwrap();
+    let begun = clock::now();
+    let write = |handle| bed.write(handle, 0, vec![2; MIB as usize]);
+    tokio::select! {
+        () = answer => {}
+        written = async { tokio::join!(write(handle), write(other)) } => {
+            assert_eq!(written, (Err(FsError::NoSpace), Err(FsError::NoSpace)));
+        }
+    }
+    assert!(begun.elapsed() <= 4 * ANSWER, "{:?}", begun.elapsed());
 }
 
 /// The answer was lost, so that the store has what was never announced.

@@ -139,7 +139,11 @@ impl Bed {
 
     /// The same with a staging directory of `size` bytes.
     pub(crate) fn staged_in(size: u64) -> Self {
-        let (settings, scratch) = (BucketSettings::default(), tempfile::tempdir().unwrap());
+        Self::staged_in_with(size, BucketSettings::default())
+    }
+
+    pub(crate) fn staged_in_with(size: u64, settings: BucketSettings) -> Self {
+        let scratch = tempfile::tempdir().unwrap();
         Self::over(MemoryStore::like_s3(), settings.clone()).stage(settings, scratch, size)
     }
 
