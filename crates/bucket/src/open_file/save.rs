@@ -54,8 +54,8 @@ enum Then {
     GoOn,
 }
 
-/// Files that are saved at the same time when the volume shuts down.
-const SHUT_DOWN_CONCURRENCY: usize = 16;
+/// Files that are saved at the same time, where they are not saved behind the close.
+const CLOSED_AT_ONCE: usize = 16;
 
 /// A file that never was in the store has its name no more: who opens it next makes another one, which the late end of a
 /// handle that failed does not touch. Returns whether it is such a file.
@@ -368,6 +368,14 @@ impl Files {
         tree.publish(file.inode, known);
     }
 
+    /// Files that are saved at the same time for who waits for all of them.
+    pub(crate) fn saves_at_once(&self) -> usize {
+        match self.mount.save_behind() {
+            Some(_) => SAVES_AT_ONCE,
+            None => CLOSED_AT_ONCE,
+        }
+    }
+
     /// Saves everything that is unsaved and returns the paths of what could not be, then or when the program
     /// that wrote it was killed. What is
     /// written later, through handles that are still open, is refused.
@@ -381,10 +389,7 @@ impl Files {
         };
         let deadline = clock::now() + SHUT_DOWN_MAX;
         let (mut saving, mut lost) = (FuturesUnordered::new(), Vec::new());
-        let at_once = match self.mount.save_behind() {
-            Some(_) => SAVES_AT_ONCE,
-            None => SHUT_DOWN_CONCURRENCY,
-        };
+        let at_once = self.saves_at_once();
         for file in files {
             if saving.len() == at_once {
                 lost.extend(saving.next().await.flatten());

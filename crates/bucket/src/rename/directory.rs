@@ -397,17 +397,28 @@ impl Renames {
         Ok(())
     }
 
-    /// Saves every file below a directory that is being moved.
+    /// Saves every file below a directory that is being moved. None is begun after one that failed.
     async fn save_below(&self, top: Inode) -> FsResult<()> {
         let inodes = self.mount.namespace.lock().nodes_below(top);
-        for file in inodes
+        let mut files = inodes
             .into_iter()
-            .filter_map(|inode| self.mount.open_file(inode))
-        {
-            let mut turn = file.turn().await;
-            self.files.finish(&file, &mut turn).await?;
+            .filter_map(|inode| self.mount.open_file(inode));
+        let (mut saves, mut saved) = (FuturesUnordered::new(), Ok(()));
+        loop {
+            while saved.is_ok() && saves.len() < self.files.saves_at_once() {
+                let Some(file) = files.next() else { break };
+                saves.push(self.save_in_turn(file));
+            }
+            let Some(one) = saves.next().await else {
+                return saved;
+            };
+            saved = saved.and(one);
         }
-        Ok(())
+    }
+
+    async fn save_in_turn(&self, file: Arc<OpenFile>) -> FsResult<()> {
+        let mut turn = file.turn().await;
+        self.files.finish(&file, &mut turn).await
     }
 
     /// Open files below a directory by the rest of their keys.

@@ -410,6 +410,29 @@ async fn a_changed_file_that_a_kill_left_is_removed_with_its_object() {
     }
 }
 
+/// They were saved one after the other.
+#[tokio::test]
+async fn a_directory_that_is_renamed_saves_many_files_at_once() {
+    const FILES: usize = 40;
+    let bed = bed();
+    bed.mkdir("folder").await.unwrap();
+    for number in 0..FILES {
+        let path = format!("folder/{number}");
+        bed.write_file(&path, "content").await.unwrap();
+    }
+    let held = bed.probe.hold(Operation::Put);
+    let all_wait = async {
+        while bed.probe.waiting() < FILES {
+            clock::sleep(Duration::from_millis(1)).await;
+        }
+        held.add_permits(1000);
+    };
+    let both = async { tokio::join!(bed.rename("folder", "moved"), all_wait) };
+    let both = clock::deadline(Duration::from_secs(20), both).await;
+    both.expect("many at once").0.unwrap();
+    assert_eq!(bed.ls("moved").await.unwrap().len(), FILES);
+}
+
 #[tokio::test]
 async fn names_that_are_looked_for_one_after_the_other_are_listed() {
     let bed = Bed::staged_with(BucketSettings {
