@@ -26,7 +26,7 @@ use std::{
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use penstock_base::{FsError, FsResult, clock, clock::Instant};
-use penstock_object::ObjectKind;
+use penstock_object::{Key, ObjectKind};
 use penstock_transfer::{ObjectVersion, staging::on_worker};
 use penstock_vfs::{FileKind, HandleId, Inode};
 use tokio::sync::MutexGuard;
@@ -113,15 +113,23 @@ impl Files {
         handle.check_not_lost()?;
         let (this, file) = (Arc::clone(self), Arc::clone(&handle.file));
         run_to_end(this.save(file, handle.id, Then::GoOn)).await?;
-        if handle.file.body.staged().is_none() {
-            return Ok(());
+        match handle.file.body.staged() {
+            Some(_) => self.settle_name(handle.file.inode).await,
+            None => Ok(()),
         }
-        let key = self.mount.namespace.lock().file_key(handle.file.inode);
+    }
+
+    /// Returns when the store has how a file is described, too. Fails once with why something of its name is not in the
+    /// store that was lost.
+    async fn settle_name(&self, inode: Inode) -> FsResult<()> {
+        let key = self.mount.namespace.lock().file_key(inode);
         let Ok(key) = key else { return Ok(()) };
-        // How it is described may wait.
         let settled = self.mount.settle(&key).await;
-        let told = self.tell_lost(|lost| lost == key.as_str());
-        settled.and(told)
+        settled.and(self.tell_lost_of(&key))
+    }
+
+    fn tell_lost_of(&self, key: &Key) -> FsResult<()> {
+        self.tell_lost(|lost| lost == key.as_str())
     }
 
     /// Returns when the disk here has what was written to a file. Tells once, too, if it could not be saved behind.
@@ -133,13 +141,17 @@ impl Files {
         let (this, body) = (Arc::clone(self), Arc::clone(body));
         let file = Arc::clone(&handle.file);
         run_to_end(async move {
-            this.sync_to_journal(&body.mode, vec![file]).await?;
-            body.failed_behind()
+            let (inode, files) = (file.inode, vec![file]);
+            this.sync_to_journal(&body.mode, files).await?;
+            body.failed_behind()?;
+            let key = this.mount.namespace.lock().file_key(inode);
+            key.map_or(Ok(()), |key| this.tell_lost_of(&key))
         })
         .await
     }
 
-    /// Returns when the store has what was written to a file, or is in a directory or below it.
+    /// Returns when the store has what was written to a file and how it is described, or what is in a directory or below
+    /// it.
     pub(crate) async fn save_inode(self: &Arc<Self>, inode: Inode) -> FsResult<()> {
         let (kind, file) = {
             let tree = self.mount.namespace.lock();
@@ -148,8 +160,11 @@ impl Files {
         };
         match file {
             _ if kind == FileKind::Directory => self.save_below(inode).await,
-            Some(file) => run_to_end(Arc::clone(self).save_shared(file)).await,
-            None => Ok(()),
+            Some(file) => {
+                run_to_end(Arc::clone(self).save_shared(file)).await?;
+                self.settle_name(inode).await
+            }
+            None => self.settle_name(inode).await,
         }
     }
 

@@ -383,7 +383,8 @@ impl Files {
             (Fsync::Nothing, _) | (_, None) => Ok(()),
             (Fsync::Journal, Some(mode)) => {
                 let unsaved = self.unsaved_below(mode, directory);
-                self.sync_to_journal(mode, unsaved).await
+                self.sync_to_journal(mode, unsaved).await?;
+                self.tell_lost_below(directory)
             }
             (Fsync::Store, Some(_)) => self.save_below(directory).await,
         }
@@ -398,8 +399,13 @@ impl Files {
         let prefix = self.mount.namespace.lock().prefix(directory)?;
         let settled = self.mount.settle_below(&prefix).await;
         // All of them are told, whichever is answered.
-        let told = self.tell_lost(|path| path.starts_with(&prefix));
+        let told = self.tell_lost_below(directory);
         settled.and(told)
+    }
+
+    fn tell_lost_below(&self, directory: Inode) -> FsResult<()> {
+        let prefix = self.mount.namespace.lock().prefix(directory)?;
+        self.tell_lost(|path| path.starts_with(&prefix))
     }
 
     /// Fails once with why something in `scope` is not in the store that was lost behind the program that made it.

@@ -8,7 +8,7 @@ use penstock_object::{ErrorKind, Operation};
 use penstock_vfs::{HandleId, Inode, Volume};
 
 use crate::{
-    behind::{LATER, behind},
+    behind::{LATER, behind, saved},
     support::{Bed, CALLER, READ, READ_WRITE},
 };
 
@@ -42,6 +42,42 @@ async fn fsync_to_the_journal_asks_the_store_nothing_and_outlives_the_mount() {
     let next = bed.killed(to_journal(LATER), |_| ()).await;
     assert_eq!(next.object("file").await.unwrap(), b"content");
     assert_eq!(next.object("empty").await.unwrap(), b"");
+}
+
+/// `penstock sync FILE` waited for its bytes alone.
+#[tokio::test]
+async fn sync_of_a_file_stores_how_it_is_described_whatever_fsync_means() {
+    let bed = bed();
+    bed.put("file", "content").await;
+    bed.chmod("file", 0o600).await.unwrap();
+    let handle = bed.open("file", READ).await.unwrap();
+    bed.sync(handle).await.unwrap();
+    assert_eq!(bed.metric("bucket_unsaved_files"), 1);
+    let inode = bed.inode("file").await.unwrap();
+    bed.volume.save(&CALLER, inode).await.unwrap();
+    assert_eq!(bed.metric("bucket_unsaved_files"), 0);
+}
+
+#[tokio::test]
+async fn fsync_to_the_journal_and_sync_tell_once_what_was_put_aside_before_them() {
+    let bed = Bed::staged_with(to_journal(Duration::from_millis(10)));
+    for name in ["synced", "saved", "folder"] {
+        let handle = write_new(&bed, name, "ours").await;
+        bed.put(name, "theirs").await;
+        bed.close(handle).await.unwrap();
+    }
+    saved(&bed).await;
+    let file = bed.open("synced", READ).await.unwrap();
+    assert!(matches!(bed.sync(file).await, Err(FsError::Busy(_))));
+    assert_eq!(bed.sync(file).await, Ok(()));
+    let inode = bed.inode("saved").await.unwrap();
+    let told = bed.volume.save(&CALLER, inode).await;
+    assert!(matches!(told, Err(FsError::Busy(_))));
+    assert_eq!(bed.volume.save(&CALLER, inode).await, Ok(()));
+    let root = bed.open_dir("").await.unwrap();
+    let told = bed.volume.sync_directory(root).await;
+    assert!(matches!(told, Err(FsError::Busy(_))));
+    assert_eq!(bed.volume.sync_directory(root).await, Ok(()));
 }
 
 #[tokio::test]
