@@ -17,7 +17,7 @@ use crate::{
     staged::behind::Behind,
 };
 
-/// Lost files that are kept in mind because no program heard of them.
+/// Lost files that are kept in mind. Of more those go first that a program heard of.
 const UNHEARD_MAX: usize = 1000;
 
 /// Files that were lost while no program that wrote them was there to hear so.
@@ -52,14 +52,18 @@ impl Unheard {
 
     fn keep(&self, path: String, reason: FsError, was_removed: bool) {
         let mut lost = self.lost();
-        if lost.len() < UNHEARD_MAX {
-            lost.push(Lost {
-                path,
-                reason,
-                was_removed,
-                is_told: false,
-            });
+        if lost.len() == UNHEARD_MAX {
+            let Some(told) = lost.iter().position(|lost| lost.is_told) else {
+                return;
+            };
+            lost.remove(told);
         }
+        lost.push(Lost {
+            path,
+            reason,
+            was_removed,
+            is_told: false,
+        });
     }
 
     /// Tells a program of the files in `scope` that no program was told of. Returns why the first was lost, if any was.
@@ -152,5 +156,25 @@ impl Files {
             bytes: sizes.values().sum(),
             ..Unsaved::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After so many that were told nothing was told any more.
+    #[test]
+    fn what_was_told_makes_room_for_what_was_not() {
+        let unheard = Unheard::default();
+        let reason = FsError::Busy("for a test");
+        for number in 0..UNHEARD_MAX {
+            let path = format!("old/{number}");
+            unheard.add(path.clone(), reason.clone());
+            unheard.tell(|lost| lost == path).unwrap_err();
+        }
+        unheard.add("new".to_owned(), reason.clone());
+        assert_eq!(unheard.tell(|lost| lost == "new"), Err(reason));
+        assert_eq!(unheard.take().len(), UNHEARD_MAX);
     }
 }
