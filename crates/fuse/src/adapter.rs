@@ -21,14 +21,16 @@ mod xattrs;
 use std::{
     pin::Pin,
     sync::{Arc, Weak},
+    time::Duration,
 };
 
 use bytes::Bytes;
-use penstock_base::{FileName, random};
+use penstock_base::{FileName, clock, random};
 use penstock_vfs::{
     Access, Detail, Features, HandleId, Identity, Inode, NewKind, OpenOptions, Opened, RemoveKind,
     Volume, Watcher, WritePlace,
 };
+use tracing::warn;
 
 use crate::{
     Notifier,
@@ -40,7 +42,7 @@ use crate::{
     transport::WriteData,
 };
 
-use locks::{Endings, RecordOwners};
+use locks::{Endings, RecordLocks};
 use overlaps::{Overlaps, Sent};
 use writers::{Closed, Writers};
 
@@ -48,6 +50,9 @@ pub(crate) use answer::{Answer, Failure, Outcome, Reply, Undo};
 pub(crate) use descriptors::MountId;
 pub(crate) use local::LocalFiles;
 pub(crate) use overlaps::WriteUnderWay;
+
+/// How long the end of a mount waits until its locks are given back.
+const UNLOCK_MAX: Duration = Duration::from_secs(60);
 
 /// An operation under way.
 pub(crate) type Operation = Pin<Box<dyn Future<Output = Outcome> + Send>>;
@@ -65,7 +70,7 @@ pub(crate) struct Serving {
     local_files: Option<LocalFiles>,
     gathers_writes: bool,
     notifier: Arc<Notifier>,
-    record_owners: RecordOwners,
+    record_locks: RecordLocks,
     endings: Endings,
     /// Who this mount is among the owners of locks.
     client: u64,
@@ -126,7 +131,7 @@ impl Adapter {
             overlaps: Arc::default(),
             local_files: kernel.local_files,
             gathers_writes: kernel.gathers_writes,
-            record_owners: RecordOwners::default(),
+            record_locks: RecordLocks::default(),
             endings: Endings::default(),
             client: random::number(),
         }))
@@ -150,10 +155,13 @@ impl Adapter {
         undo.run(self.volume.as_ref()).await;
     }
 
-    /// Gives back the locks of the mount, which has ended.
+    /// Gives back the locks of the mount, which has ended. What takes too long goes on behind.
     pub(crate) async fn unlock_all(&self) {
         if let Some(locks) = self.volume.locks() {
-            locks.release_client(self.client).await;
+            let released = locks.release_client(self.client);
+            if clock::deadline(UNLOCK_MAX, released).await.is_err() {
+                warn!("the locks of a mount that has ended are not given back yet");
+            }
         }
     }
 

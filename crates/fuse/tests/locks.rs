@@ -11,15 +11,15 @@ use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     thread,
     time::Duration,
 };
 
 use async_trait::async_trait;
-use penstock_base::{FsResult, clock};
-use penstock_vfs::{Inode, Lock, LockFamily, LockOwner, LockTable, Locks, Waiting, Watcher};
-use support::{MemoryVolume, TestMount, can_mount, pause};
+use penstock_base::{FsError, FsResult, clock};
+use penstock_vfs::{Given, Inode, Lock, LockFamily, LockOwner, LockTable, Locks, Waiting, Watcher};
+use support::{MemoryVolume, Stop, TestMount, can_mount, eventually, pause};
 
 /// How late locks are given back that are.
 const LATE: Duration = Duration::from_millis(50);
@@ -111,7 +111,7 @@ impl Locks for LateReleases {
         family: LockFamily,
         wanted: Lock,
         waiting: Waiting,
-    ) -> FsResult<()> {
+    ) -> FsResult<Given> {
         self.0.acquire(inode, family, wanted, waiting).await
     }
 
@@ -403,4 +403,216 @@ fn who_gets_a_lock_reads_nothing_that_the_kernel_kept_of_what_was_before() {
     notifier.content_changed(inode);
     file.lock_shared().unwrap();
     assert_eq!(&read(), b"behind");
+}
+
+/// Keeps a mount from hearing that the kernel acted on what it is told: the kernel waits for a page that is being read.
+/// So a lock is given there, and its owner does not hear of it until the gate is opened.
+fn keeps_silent(volume: &MemoryVolume, mount: &TestMount) {
+    let gated = volume.add_file("gated", vec![7; 100]);
+    volume.hooks.stop("gated", Stop::Gate);
+    let path = mount.path("gated");
+    thread::spawn(move || std::fs::read(path));
+    eventually("the read waits", || {
+        volume.hooks.waited_at_gate.load(Ordering::SeqCst) > 0
+    });
+    mount.session().notifier().content_changed(gated);
+}
+
+const SIGNALLED: &str = "import fcntl, os, signal, sys\n\
+    file = open(sys.argv[1], 'r+b')\n\
+    def caught(number, frame):\n    \
+        if sys.stdin.readline().strip() == 'give up':\n        \
+            raise InterruptedError()\n\
+    signal.signal(signal.SIGUSR1, caught)\n\
+    print(os.getpid(), flush=True)\n\
+    for line in sys.stdin:\n    \
+        try:\n        \
+            fcntl.lockf(file, fcntl.LOCK_EX, int(line.split()[1]), int(line.split()[0]))\n        \
+            print('ok', flush=True)\n    \
+        except InterruptedError:\n        \
+            print('EINTR', flush=True)\n";
+
+/// A signal ends the wait for a lock in the moment in which it is given.
+fn is_signalled(locker: &Locker, process: &str) {
+    (0..20).for_each(|_| pause());
+    let process = rustix::process::Pid::from_raw(process.parse().unwrap()).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::USR1).unwrap();
+    assert_eq!(locker.process.id(), process.as_raw_nonzero().get() as u32);
+    // Longer than what is late.
+    (0..20).for_each(|_| pause());
+}
+
+#[test]
+fn who_asks_again_for_a_lock_that_was_given_as_a_signal_came_keeps_it() {
+    if !can_mount() || !has_python() {
+        return;
+    }
+    let volume = MemoryVolume::with_locks_of(LateReleases::default());
+    let (mounts, paths) = mounts_of(&volume);
+    let mut one = Locker::running(SIGNALLED, &paths[0]);
+    let process = one.answer();
+    keeps_silent(&volume, &mounts[0]);
+    one.ask("0 10");
+    one.ask("go on");
+    is_signalled(&one, &process);
+    volume.hooks.open_gate();
+    assert_eq!(one.answer(), "ok");
+    let mut other = Locker::of(&paths[1]);
+    assert_eq!(other.tell("try exclusive 0 10"), "EAGAIN");
+}
+
+#[test]
+fn a_lock_that_a_signal_ended_leaves_what_was_held_before() {
+    if !can_mount() || !has_python() {
+        return;
+    }
+    let volume = MemoryVolume::with_locks();
+    let (mounts, paths) = mounts_of(&volume);
+    let mut one = Locker::running(SIGNALLED, &paths[0]);
+    let process = one.answer();
+    assert_eq!(one.tell("0 10"), "ok");
+    keeps_silent(&volume, &mounts[0]);
+    one.ask("5 20");
+    one.ask("give up");
+    is_signalled(&one, &process);
+    assert_eq!(one.answer(), "EINTR");
+    volume.hooks.open_gate();
+    let mut other = Locker::of(&paths[1]);
+    assert_eq!(other.tell("try exclusive 10 10"), "ok", "never held");
+    assert_eq!(other.tell("try exclusive 0 5"), "EAGAIN", "untouched");
+    assert_eq!(other.tell("try exclusive 5 5"), "EAGAIN", "held before");
+}
+
+/// The same as of a process that has locked nothing else, whose lock goes with the handle.
+#[test]
+fn a_late_lock_ends_with_its_file_whatever_else_its_process_has_locked() {
+    if !can_mount() || !has_python() {
+        return;
+    }
+    const SCRIPT: &str = "import fcntl, os, sys, threading, time\n\
+        file = os.open(sys.argv[1], os.O_RDWR)\n\
+        another = os.open(os.path.dirname(sys.argv[1]) + '/another', os.O_RDWR)\n\
+        fcntl.lockf(another, fcntl.LOCK_EX)\n\
+        def wait():\n    \
+            try:\n        \
+                fcntl.lockf(file, fcntl.LOCK_EX)\n    \
+            except OSError:\n        \
+                pass\n\
+        waiter = threading.Thread(target=wait)\n\
+        waiter.start()\n\
+        time.sleep(0.3)\n\
+        os.close(file)\n\
+        print('closed', flush=True)\n\
+        waiter.join()\n\
+        print('waited', flush=True)\n\
+        sys.stdin.read()\n";
+    let volume = MemoryVolume::with_locks();
+    volume.add_file("another", vec![0; 100]);
+    let (_mounts, paths) = mounts_of(&volume);
+    let mut holder = Locker::of(&paths[1]);
+    assert_eq!(holder.tell("lock exclusive 0 0"), "ok");
+    let mut closer = Locker::running(SCRIPT, &paths[0]);
+    assert_eq!(closer.answer(), "closed");
+    assert_eq!(holder.tell("lock none 0 0"), "ok");
+    assert_eq!(closer.answer(), "waited");
+    let is_free = (0..50).any(|_| {
+        pause();
+        holder.tell("try exclusive 0 0") == "ok"
+    });
+    assert!(is_free, "it is locked as long as the other file");
+}
+
+#[test]
+fn a_process_that_is_killed_in_a_close_loses_its_locks_though_another_has_the_file_open() {
+    if !can_mount() || !has_python() {
+        return;
+    }
+    const SCRIPT: &str = "import fcntl, os, sys\n\
+        file = open(sys.argv[1], 'r+b')\n\
+        fcntl.lockf(file, fcntl.LOCK_EX)\n\
+        if os.fork() == 0:\n    \
+            sys.stdin.read()\n    \
+            os._exit(0)\n\
+        print('closes', flush=True)\n\
+        file.close()\n";
+    let volume = MemoryVolume::with_locks();
+    volume.add_file("slow-to-close", vec![0; 100]);
+    volume.hooks.stop("slow-to-close", Stop::Gate);
+    let (mounts, _) = mounts_of(&volume);
+    let [path, elsewhere] = [&mounts[0], &mounts[1]].map(|mount| mount.path("slow-to-close"));
+    let mut closer = Locker::running(SCRIPT, &path);
+    assert_eq!(closer.answer(), "closes");
+    eventually("the close waits", || {
+        volume.hooks.waited_at_gate.load(Ordering::SeqCst) > 0
+    });
+    let mut other = Locker::of(&elsewhere);
+    assert_eq!(other.tell("try exclusive 0 0"), "EAGAIN");
+    closer.process.kill().unwrap();
+    let is_free = (0..100).any(|_| {
+        pause();
+        other.tell("try exclusive 0 0") == "ok"
+    });
+    volume.hooks.open_gate();
+    assert!(
+        is_free,
+        "it is locked as long as the other has the file open"
+    );
+}
+
+#[test]
+fn a_lock_is_broken_into_so_many_pieces_and_no_more() {
+    if !can_mount() || !has_python() {
+        return;
+    }
+    const SCRIPT: &str = "import errno, fcntl, sys\n\
+        file = open(sys.argv[1], 'r+b')\n\
+        fcntl.lockf(file, fcntl.LOCK_EX)\n\
+        for piece in range(1, 10000):\n    \
+            try:\n        \
+                fcntl.lockf(file, fcntl.LOCK_UN, 1, 2 * piece)\n    \
+            except OSError as error:\n        \
+                print(piece, errno.errorcode[error.errno], flush=True)\n        \
+                break\n\
+        fcntl.lockf(file, fcntl.LOCK_UN)\n\
+        print('ok', flush=True)\n\
+        sys.stdin.read()\n";
+    let (_mounts, paths) = mounts();
+    let mut one = Locker::running(SCRIPT, &paths[0]);
+    assert_eq!(one.answer(), "4096 ENOLCK");
+    assert_eq!(one.answer(), "ok");
+    let mut other = Locker::of(&paths[1]);
+    assert_eq!(other.tell("try exclusive 0 0"), "ok");
+}
+
+/// Locks that a database keeps which is away.
+#[derive(Debug, Default)]
+struct AwayLocks;
+
+#[async_trait]
+impl Locks for AwayLocks {
+    async fn conflict(&self, _: Inode, _: LockFamily, _: &Lock) -> FsResult<Option<Lock>> {
+        Err(FsError::Io("it is away".to_owned()))
+    }
+
+    async fn acquire(&self, _: Inode, _: LockFamily, _: Lock, _: Waiting) -> FsResult<Given> {
+        Err(FsError::Io("it is away".to_owned()))
+    }
+
+    async fn release(&self, _: Inode, _: LockFamily, _: (LockOwner, Range<u64>)) {}
+
+    async fn release_client(&self, _: u64) {}
+}
+
+#[test]
+fn a_lock_that_cannot_be_asked_for_is_a_failure_of_locking() {
+    if !can_mount() || !has_python() {
+        return;
+    }
+    let (_mounts, paths) = mounts_of(&MemoryVolume::with_locks_of(AwayLocks));
+    let mut one = Locker::of(&paths[0]);
+    assert_eq!(one.tell("try exclusive 0 10"), "ENOLCK");
+    assert_eq!(one.tell("lock exclusive 0 10"), "ENOLCK");
+    let file = File::open(&paths[0]).unwrap();
+    let error = file.lock().unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ENOLCK));
 }

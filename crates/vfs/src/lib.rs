@@ -22,7 +22,8 @@ pub use disk::Disk;
 pub use features::Features;
 pub use identity::{Identity, Owner};
 pub use locks::{
-    HeldLocks, Lock, LockFamily, LockMode, LockOwner, LockTable, Locks, Waiting, Waits,
+    Given, HeldLocks, Lock, LockFamily, LockMode, LockOwner, LockTable, Locks, Settled, Turn,
+    Turns, Waiting, Waits,
 };
 pub use node_id::NodeId;
 pub use permission::AccessMask;

@@ -1,11 +1,13 @@
 //! Locks of files, advisory as those of fcntl(2) and flock(2).
 //!
 //! A volume that one process serves alone, and that wants the same locks to be seen through every door, has
-//! one [`LockTable`]. A volume that many machines serve implements [`Locks`] over what they share, with [`HeldLocks`] and
-//! [`Waits`]. Where a volume has no locks a kernel keeps those of its own programs.
+//! one [`LockTable`]. A volume that many machines serve implements [`Locks`] over what they share, with [`HeldLocks`],
+//! [`Waits`] and [`Turns`]. Where a volume has no locks a kernel keeps those of its own programs.
 
+mod given;
 mod held;
 mod table;
+mod turns;
 mod waits;
 
 use std::ops::Range;
@@ -15,8 +17,10 @@ use penstock_base::FsResult;
 
 use crate::Inode;
 
+pub use given::{Given, Settled};
 pub use held::HeldLocks;
 pub use table::LockTable;
+pub use turns::{Turn, Turns};
 pub use waits::Waits;
 
 /// Who holds a lock.
@@ -80,18 +84,19 @@ pub trait Locks: Send + Sync {
     ) -> FsResult<Option<Lock>>;
 
     /// Gives a lock. What the owner held of the range before is replaced. Fails with `WouldBlock`, and with
-    /// `Deadlock` where two owners of record locks would wait for each other for ever.
+    /// `Deadlock` where two owners of record locks would wait for each other for ever; then, and if the future is
+    /// dropped, the owner holds what it held before.
     async fn acquire(
         &self,
         inode: Inode,
         family: LockFamily,
         wanted: Lock,
         waiting: Waiting,
-    ) -> FsResult<()>;
+    ) -> FsResult<Given>;
 
-    /// Takes back what an owner holds of a range.
+    /// Takes back what an owner holds of a range, also if the future is dropped once it was polled.
     async fn release(&self, inode: Inode, family: LockFamily, held: (LockOwner, Range<u64>));
 
-    /// Takes back all that a client holds, which has gone.
+    /// Takes back all that a client holds, which has gone, also if the future is dropped once it was polled.
     async fn release_client(&self, client: u64);
 }

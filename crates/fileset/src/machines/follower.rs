@@ -39,7 +39,7 @@ pub(super) async fn run(parts: Weak<Parts>, engine: Arc<Preserving>) {
 }
 
 /// Whether what failed can be tried again.
-fn passes(error: &EngineError) -> bool {
+pub(super) fn passes(error: &EngineError) -> bool {
     matches!(
         error,
         EngineError::Database(_) | EngineError::Store(_) | EngineError::Full(_)

@@ -42,6 +42,13 @@ impl FileLocks {
         held.entry(session).or_default()
     }
 
+    /// Whether an owner of a session holds any.
+    pub(crate) fn has(&self, session: u64, owner: LockOwner) -> bool {
+        let held = [&self.record, &self.whole].map(|held| held.get(&session));
+        let mut all = held.into_iter().flatten().flat_map(HeldLocks::iter);
+        all.any(|lock| lock.owner == owner)
+    }
+
     /// Takes all locks of some sessions away, and says whether there were any.
     pub(crate) fn drop_sessions(&mut self, is_dropped: impl Fn(u64) -> bool) -> bool {
         let mut any = false;

@@ -14,8 +14,8 @@ use penstock_base::{FileName, clock, random};
 use penstock_fileset::{
     FilesetVolume, Format,
     engine::{
-        Changed, Engine, EngineResult, MemorySession, Moment, Operation, Peers, PostgresEngine,
-        PostgresSettings, Query, Reads, SessionId, SessionRecord, Visitor,
+        Changed, Engine, EngineError, EngineResult, MemorySession, Moment, Operation, Peers,
+        PostgresEngine, PostgresSettings, Query, Reads, SessionId, SessionRecord, Visitor,
     },
 };
 use penstock_object::Store;
@@ -41,6 +41,8 @@ pub struct Deaf {
     asked: AtomicU64,
     /// Its operations are made and answered later.
     answers: watch::Sender<bool>,
+    /// Its operations are made, and it hears that the database did not answer.
+    loses_answers: AtomicBool,
     /// Its looks at all garbage wait.
     looks: watch::Sender<bool>,
     looking: AtomicU64,
@@ -73,6 +75,7 @@ impl Deaf {
             forgets: AtomicBool::new(false),
             asked: AtomicU64::new(0),
             answers: watch::Sender::new(true),
+            loses_answers: AtomicBool::new(false),
             looks: watch::Sender::new(true),
             looking: AtomicU64::new(0),
             allowed: watch::Sender::new(u64::MAX),
@@ -82,6 +85,11 @@ impl Deaf {
     /// Its operations are made, and answered when it is told to.
     pub fn answer(&self, answers: bool) {
         self.answers.send_replace(answers);
+    }
+
+    /// Its operations are made, and it hears that the database did not answer in time.
+    pub fn lose_answers(&self, loses: bool) {
+        self.loses_answers.store(loses, Ordering::SeqCst);
     }
 
     /// Its looks at garbage wait.
@@ -160,7 +168,10 @@ impl Engine for Deaf {
         let outcome = self.inner.run(operation).await;
         let mut answers = self.answers.subscribe();
         answers.wait_for(|answers| *answers).await.unwrap();
-        outcome
+        match self.loses_answers.load(Ordering::SeqCst) {
+            true => Err(EngineError::Database("no answer".to_owned())),
+            false => outcome,
+        }
     }
 
     async fn sync(&self) -> EngineResult<()> {

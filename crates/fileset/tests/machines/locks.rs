@@ -4,12 +4,12 @@ use std::{ops::Range, time::Duration};
 
 use futures_util::{FutureExt, poll};
 use penstock_base::{FsError, FsResult, clock};
-use penstock_fileset::engine::query;
+use penstock_fileset::engine::{query, transact};
 use penstock_object::ErrorKind;
 use penstock_object_testing::Fault;
 use penstock_vfs::{
-    HandleId, Inode, Lock, LockFamily, LockMode, LockOwner, Locks, OpenOptions, RemoveKind, Volume,
-    Waiting, WritePlace,
+    Given, HandleId, Inode, Lock, LockFamily, LockMode, LockOwner, Locks, OpenOptions, RemoveKind,
+    Volume, Waiting, WritePlace,
 };
 
 use crate::{
@@ -54,7 +54,8 @@ fn locks(machine: &Machine) -> &dyn Locks {
 type At = (Inode, LockFamily);
 
 async fn acquire(machine: &Machine, at: At, wanted: Lock, waiting: Waiting) -> FsResult<()> {
-    locks(machine).acquire(at.0, at.1, wanted, waiting).await
+    let given = locks(machine).acquire(at.0, at.1, wanted, waiting);
+    given.await.map(Given::keep)
 }
 
 async fn try_to(machine: &Machine, at: At, wanted: Lock) -> FsResult<()> {
@@ -389,4 +390,108 @@ async fn what_cannot_be_saved_keeps_no_lock_and_is_told_at_the_next_sync() {
     one.place.faults.clear();
     one.place.sync(here).await.unwrap();
     assert_eq!(content(other, at.0).await.1, b"0123456789more\n");
+}
+
+/// A signal ends the wait in the moment in which the lock is given: of the range is held what was before.
+#[tokio::test]
+async fn a_lock_that_is_given_up_leaves_what_its_owner_held_before() {
+    let ground = Ground::in_memory().await;
+    let [one, other] = ground.two().await;
+    let at = (made(&one).await, LockFamily::Record);
+    let given_up = async |wanted: Lock| {
+        other.session.answer(false);
+        let late = try_to(&other, at, wanted);
+        let moment = Duration::from_millis(20);
+        assert!(clock::deadline(moment, late).await.is_err());
+        other.session.answer(true);
+        // Who asks next comes after what is given back.
+        try_to(&other, at, shared(1, 900..901)).await.unwrap();
+    };
+    try_to(&other, at, exclusive(1, 0..10)).await.unwrap();
+    try_to(&other, at, shared(1, 10..20)).await.unwrap();
+    given_up(exclusive(1, 5..30)).await;
+    try_to(&one, at, exclusive(1, 20..30)).await.unwrap();
+    try_to(&one, at, shared(1, 10..20)).await.unwrap();
+    given_up(shared(1, 0..10)).await;
+    let refused = try_to(&one, at, shared(1, 0..10)).await;
+    assert_eq!(refused, Err(FsError::WouldBlock));
+}
+
+#[tokio::test]
+async fn what_is_not_locked_any_more_costs_nothing() {
+    let ground = Ground::in_memory().await;
+    let [one, _] = ground.two().await;
+    let inode = made(&one).await;
+    for family in [LockFamily::Record, LockFamily::Whole] {
+        let at = (inode, family);
+        try_to(&one, at, exclusive(1, 0..END)).await.unwrap();
+        release(&one, at, (1, 0..END)).await;
+        one.session.operate(false);
+        let again = release(&one, at, (1, 0..END));
+        let released = clock::deadline(Duration::from_secs(10), again).await;
+        released.expect("nothing is remembered of it");
+        one.session.operate(true);
+    }
+}
+
+/// The database makes an operation and is not heard of in time.
+#[tokio::test]
+async fn a_lock_that_was_taken_and_not_told_is_given_back() {
+    let ground = Ground::in_memory().await;
+    let [one, other] = ground.two().await;
+    let at = (made(&one).await, LockFamily::Record);
+    try_to(&other, at, exclusive(1, 0..10)).await.unwrap();
+    other.session.lose_answers(true);
+    let lost = try_to(&other, at, exclusive(1, 5..20)).await;
+    assert!(matches!(lost, Err(FsError::Io(_))), "{lost:?}");
+    other.session.lose_answers(false);
+    let waited = clock::deadline(
+        Duration::from_secs(30),
+        acquire(&one, at, exclusive(1, 10..20), Waiting::Yes),
+    );
+    waited.await.unwrap().unwrap();
+    let refused = try_to(&one, at, exclusive(1, 0..10)).await;
+    assert_eq!(refused, Err(FsError::WouldBlock));
+}
+
+#[tokio::test]
+async fn who_gave_a_lock_back_waits_for_nobody_that_still_seems_to_wait_for_it() {
+    let ground = Ground::in_memory().await;
+    let [one, _] = ground.two().await;
+    let at = (made(&one).await, LockFamily::Record);
+    try_to(&one, at, exclusive(1, 0..10)).await.unwrap();
+    try_to(&one, at, exclusive(2, 10..20)).await.unwrap();
+    let mut first = acquire(&one, at, exclusive(1, 10..20), Waiting::Yes).boxed();
+    let moment = Duration::from_millis(50);
+    assert!(clock::deadline(moment, &mut first).await.is_err());
+    release(&one, at, (2, 10..20)).await;
+    // The first one has not looked again yet.
+    let mut second = acquire(&one, at, exclusive(2, 0..10), Waiting::Yes).boxed();
+    let waits = clock::deadline(moment, &mut second).await;
+    assert!(waits.is_err(), "{waits:?}");
+    first.await.unwrap();
+    release(&one, at, (1, 0..10)).await;
+    second.await.unwrap();
+}
+
+#[tokio::test]
+async fn damaged_locks_of_a_file_hold_up_nobody_who_closes_it() {
+    let ground = Ground::in_memory().await;
+    let [one, _] = ground.two().await;
+    let at = (made(&one).await, LockFamily::Record);
+    try_to(&one, at, exclusive(1, 0..10)).await.unwrap();
+    let damage = transact(&*one.session, |transaction| -> FsResult<()> {
+        let mut found = Vec::new();
+        transaction.scan(b"A"..b"B", &mut |key, _| {
+            found.push(key.to_vec());
+            std::ops::ControlFlow::Continue(())
+        })?;
+        let damaged = || bytes::Bytes::from_static(b"damaged");
+        found.iter().for_each(|key| transaction.put(key, damaged()));
+        Ok(())
+    });
+    damage.await.unwrap();
+    let released = release(&one, at, (1, 0..10));
+    let released = clock::deadline(Duration::from_secs(10), released).await;
+    released.expect("it is not tried for ever");
 }

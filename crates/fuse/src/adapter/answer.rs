@@ -1,9 +1,7 @@
 //! What an operation answers, and what must be undone if nobody hears the answer.
 
-use std::ops::Range;
-
 use penstock_base::{FsError, Payload};
-use penstock_vfs::{HandleId, Inode, LockFamily, LockOwner, Volume};
+use penstock_vfs::{Given, HandleId, Inode, Volume};
 use smallvec::SmallVec;
 use tracing::{debug, error, warn};
 
@@ -39,19 +37,17 @@ pub(crate) enum Undo {
     /// An open directory.
     ReleaseDirectory(HandleId),
     /// A lock.
-    Unlock(Unlock),
-}
-
-/// A lock that is given back.
-#[derive(Debug)]
-pub(crate) struct Unlock {
-    pub(crate) inode: Inode,
-    pub(crate) family: LockFamily,
-    pub(crate) owner: LockOwner,
-    pub(crate) range: Range<u64>,
+    Unlock(Given),
 }
 
 impl Undo {
+    /// The kernel has heard the answer.
+    pub(crate) fn heard(self) {
+        if let Self::Unlock(given) = self {
+            given.keep();
+        }
+    }
+
     /// Gives everything back.
     pub(crate) async fn run(self, volume: &dyn Volume) {
         match self {
@@ -63,12 +59,7 @@ impl Undo {
                 volume.forget(inode, 1);
             }
             Self::ReleaseDirectory(handle) => volume.release_directory(handle).await,
-            Self::Unlock(lock) => {
-                if let Some(locks) = volume.locks() {
-                    let held = (lock.owner, lock.range);
-                    locks.release(lock.inode, lock.family, held).await;
-                }
-            }
+            Self::Unlock(given) => drop(given),
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Open files and their bytes.
 
-use std::time::Duration;
+use std::{
+    pin::{Pin, pin},
+    time::Duration,
+};
 
 use penstock_base::{FsError, clock};
 use penstock_vfs::{HandleId, Position, WritePlace};
@@ -88,9 +91,10 @@ pub(super) async fn flush(
         table,
         thread: subject.thread,
     };
+    let unlocking = adapter.unlocking(subject.node, table);
     let flushed = save_closed(&adapter, closed).await;
     // Who takes the lock next reads what was saved.
-    adapter.unlock_closed(subject.node, handle, table).await;
+    unless_killed(subject.thread, pin!(unlocking.unlock())).await;
     flushed
 }
 
@@ -111,22 +115,30 @@ async fn save_closed(adapter: &Adapter, closed: Closed) -> Outcome {
             saved
         }
     });
-    if let Ok(saved) = clock::deadline(QUICK_SAVE, saved.as_mut()).await {
-        saved?;
-        return Ok(Answer::done());
+    match unless_killed(process, saved.as_mut()).await {
+        Some(saved) => saved?,
+        None => drop(tokio::spawn(async move {
+            if let Err(error) = saved.await {
+                warn!(process, %error, "a file of a killed process could not be saved");
+            }
+        })),
+    }
+    Ok(Answer::done())
+}
+
+/// What comes of the work for a close, or nothing if thread `process` was killed and the work is not done soon.
+async fn unless_killed<T>(
+    process: u32,
+    mut work: Pin<&mut (impl Future<Output = T> + ?Sized)>,
+) -> Option<T> {
+    if let Ok(done) = clock::deadline(QUICK_SAVE, work.as_mut()).await {
+        return Some(done);
     }
     tokio::select! {
         biased;
-        saved = saved.as_mut() => saved?,
-        () = until_known_as_killed(process) => {
-            tokio::spawn(async move {
-                if let Err(error) = saved.await {
-                    warn!(process, %error, "a file of a killed process could not be saved");
-                }
-            });
-        }
+        done = work => Some(done),
+        () = until_known_as_killed(process) => None,
     }
-    Ok(Answer::done())
 }
 
 /// Returns when thread `process` is known to be on its way out because of a signal; never of one that is not.

@@ -4,26 +4,37 @@
 //! `F_OFD_SETLK`, is no name of it: the next file that is opened may have the same while the end of this one, of which
 //! the kernel tells late and waits for no answer, is still under way.
 
-use std::{
-    collections::{HashMap, HashSet, hash_map::Entry},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+mod endings;
+mod records;
 
-use penstock_base::FsError;
+use std::time::Duration;
+
+use penstock_base::{FsError, clock};
 use penstock_vfs::{HandleId, Inode, Lock, LockFamily, LockMode, LockOwner, Locks, Waiting};
-use tokio::{runtime::Handle, sync::Notify};
+use tokio::runtime::Handle;
+use tracing::warn;
 
-use super::{Adapter, Answer, Outcome, Serving, Undo, answer::Unlock};
+use super::{Adapter, Answer, Outcome, Serving, Undo};
 use crate::{
     errno::{Errno, errno_of},
     protocol::{DescriptorTable, LockRequest, encode},
 };
 
+use endings::{Ending, Of};
+
+pub(super) use endings::Endings;
+pub(super) use records::RecordLocks;
+
+/// How long a request waits until locks are back that are being given back.
+const ENDING_MAX: Duration = Duration::from_secs(60);
+
 /// F_GETLK.
 pub(super) async fn get(adapter: Adapter, inode: Inode, request: LockRequest) -> Outcome {
     let wanted = adapter.lock(&request)?;
     let locks = adapter.locks()?;
-    let conflict = locks.conflict(inode, family(&request), &wanted).await?;
+    adapter.endings_over(inode, wanted.owner).await?;
+    let conflict = locks.conflict(inode, family(&request), &wanted).await;
+    let conflict = conflict.map_err(|error| lock_failure(&error))?;
     Ok(Answer::body(|body| encode::lock(body, conflict.as_ref())))
 }
 
@@ -34,150 +45,54 @@ pub(super) async fn set(
     request: LockRequest,
     waits: bool,
 ) -> Outcome {
-    let locks = adapter.locks()?;
-    let family = family(&request);
     if request.kind == libc::F_UNLCK {
-        let held = (adapter.owner(&request), request.start..end(&request));
-        locks.release(inode, family, held).await;
-    } else {
-        let waiting = if waits { Waiting::Yes } else { Waiting::No };
-        let wanted = adapter.lock(&request)?;
-        let (owner, range) = (wanted.owner, wanted.range.clone());
-        let note_owner = || {
-            if family == LockFamily::Record {
-                adapter.record_owners.note(request.handle, request.owner);
-            }
-        };
-        note_owner();
-        adapter.endings.over(inode).await;
-        let acquired = locks.acquire(inode, family, wanted, waiting).await;
-        acquired.map_err(|error| match error {
-            FsError::LimitReached(_) => Errno(libc::ENOLCK),
-            error => errno_of(&error),
-        })?;
-        // Its process may have closed the descriptor while it waited; the end of the handle is all that follows then.
-        note_owner();
-        let given = Given {
-            adapter,
-            lock: Some(Unlock {
-                inode,
-                family,
-                owner,
-                range,
-            }),
-        };
-        return Ok(given.answer().await);
+        return adapter.unlock(inode, &request).await;
     }
-    Ok(Answer::done())
-}
-
-/// A lock of which the kernel has not heard yet. It is given back if this is dropped.
-struct Given {
-    adapter: Adapter,
-    lock: Option<Unlock>,
-}
-
-impl Given {
-    /// The answer, once the kernel keeps nothing that others changed before.
-    async fn answer(mut self) -> Answer {
-        if self.adapter.features.changes_elsewhere {
-            self.adapter.notifier.told().await;
-        }
-        let undo = self.lock.take().map_or(Undo::Nothing, Undo::Unlock);
-        Answer::done().or_undo(undo)
-    }
-}
-
-impl Drop for Given {
-    fn drop(&mut self) {
-        if let Some(lock) = self.lock.take()
-            && let Ok(runtime) = Handle::try_current()
-        {
-            runtime.spawn(self.adapter.clone().undo(Undo::Unlock(lock)));
-        }
-    }
-}
-
-/// Who locked records through each handle and has not closed it. A process that closes its descriptor says so; a
-/// lock that belongs to what is open (`F_OFD_SETLK`) has an owner of its own, whose end is that of the handle.
-#[derive(Debug, Default)]
-pub(super) struct RecordOwners(Mutex<HashMap<HandleId, HashSet<DescriptorTable>>>);
-
-impl RecordOwners {
-    fn note(&self, handle: HandleId, owner: DescriptorTable) {
-        lock(&self.0).entry(handle).or_default().insert(owner);
-    }
-
-    /// A process closed a descriptor of the handle.
-    fn closed(&self, handle: HandleId, owner: DescriptorTable) {
-        if let Some(owners) = lock(&self.0).get_mut(&handle) {
-            owners.remove(&owner);
-        }
-    }
-
-    /// The handle is gone: those who are left have gone with it, but for who came since under the same name.
-    fn released(&self, handle: HandleId) -> HashSet<DescriptorTable> {
-        let mut handles = lock(&self.0);
-        let mut gone = handles.remove(&handle).unwrap_or_default();
-        gone.retain(|owner| !handles.values().any(|owners| owners.contains(owner)));
-        gone
-    }
-}
-
-/// Files of which locks are being given back because a handle is gone. Who asks for one waits for that: to the program
-/// the lock was free when its close returned.
-#[derive(Debug, Default)]
-pub(super) struct Endings {
-    under_way: Mutex<HashMap<Inode, usize>>,
-    over: Notify,
-}
-
-impl Endings {
-    fn begin(&self, inode: Inode) -> Ending<'_> {
-        *lock(&self.under_way).entry(inode).or_default() += 1;
-        Ending {
-            endings: self,
-            inode,
-        }
-    }
-
-    /// Returns when none of a file is under way.
-    async fn over(&self, inode: Inode) {
-        loop {
-            let over = self.over.notified();
-            tokio::pin!(over);
-            over.as_mut().enable();
-            if !lock(&self.under_way).contains_key(&inode) {
-                return;
-            }
-            over.await;
-        }
-    }
-}
-
-/// One that is under way, until this is dropped.
-struct Ending<'a> {
-    endings: &'a Endings,
-    inode: Inode,
-}
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        if let Entry::Occupied(mut count) = lock(&self.endings.under_way).entry(self.inode) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
-        self.endings.over.notify_waiters();
-    }
-}
-
-fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+    adapter.endings_over(inode, adapter.owner(&request)).await?;
+    adapter.take(inode, &request, waits).await
 }
 
 impl Serving {
+    async fn unlock(&self, inode: Inode, request: &LockRequest) -> Outcome {
+        let (family, owner) = (family(request), self.owner(request));
+        let range = request.start..end(request);
+        if family == LockFamily::Record {
+            let records = &self.record_locks;
+            if records.breaks_too_much(inode, (owner, &range)) {
+                return Err(Errno(libc::ENOLCK).into());
+            }
+            records.gave_back(inode, owner, &range);
+        }
+        self.locks()?.release(inode, family, (owner, range)).await;
+        Ok(Answer::done())
+    }
+
+    /// Takes a lock, which its owner has once the kernel has heard the answer.
+    async fn take(&self, inode: Inode, request: &LockRequest, waits: bool) -> Outcome {
+        let (family, wanted) = (family(request), self.lock(request)?);
+        let waiting = if waits { Waiting::Yes } else { Waiting::No };
+        let acquired = self
+            .locks()?
+            .acquire(inode, family, wanted.clone(), waiting);
+        let given = acquired.await.map_err(|error| lock_failure(&error))?;
+        if family == LockFamily::Record {
+            // Its process may have closed the descriptor while it waited; the end of the handle is all that follows then.
+            self.record_locks.given(inode, request.handle, wanted);
+        }
+        // The kernel keeps nothing that others changed before.
+        if self.features.changes_elsewhere {
+            self.notifier.told().await;
+        }
+        Ok(Answer::done().or_undo(Undo::Unlock(given)))
+    }
+
+    /// Returns when what an owner waits for of a file was given back.
+    async fn endings_over(&self, inode: Inode, owner: LockOwner) -> Result<(), Errno> {
+        let over = self.endings.over(inode, owner);
+        let late = |_| Errno(libc::ENOLCK);
+        clock::deadline(ENDING_MAX, over).await.map_err(late)
+    }
+
     fn locks(&self) -> Result<&dyn Locks, FsError> {
         self.volume
             .locks()
@@ -215,39 +130,90 @@ impl Serving {
         })
     }
 
-    /// Gives back what a process that closed a descriptor of a file has locked of it.
-    pub(super) async fn unlock_closed(
-        &self,
-        inode: Inode,
-        handle: HandleId,
-        table: DescriptorTable,
-    ) {
-        self.unlock(inode, LockFamily::Record, self.record_owner(table))
-            .await;
-        self.record_owners.closed(handle, table);
-    }
-
     /// Gives back what belongs to a handle that is gone. `whole`: it had a lock of flock(2) once.
     pub(super) async fn unlock_released(&self, inode: Inode, handle: HandleId, whole: bool) {
-        let gone = self.record_owners.released(handle);
-        if gone.is_empty() && !whole {
+        let gone = self.record_locks.released(inode, handle);
+        let whole = whole.then(|| (LockFamily::Whole, (self.whole_owner(handle), 0..u64::MAX)));
+        let records = gone.into_iter().map(|held| (LockFamily::Record, held));
+        let mut held = records.chain(whole).peekable();
+        if held.peek().is_none() {
             return;
         }
-        let _ending = self.endings.begin(inode);
-        for table in gone {
-            self.unlock(inode, LockFamily::Record, self.record_owner(table))
-                .await;
-        }
-        if whole {
-            self.unlock(inode, LockFamily::Whole, self.whole_owner(handle))
-                .await;
+        let Some(locks) = self.volume.locks() else {
+            return;
+        };
+        let _ending = self.endings.begin(Of::Anybody(inode));
+        for (family, held) in held {
+            locks.release(inode, family, held).await;
         }
     }
+}
 
-    async fn unlock(&self, inode: Inode, family: LockFamily, owner: LockOwner) {
-        if let Some(locks) = self.volume.locks() {
-            locks.release(inode, family, (owner, 0..u64::MAX)).await;
+impl Adapter {
+    /// A process closes a descriptor of a file, and what it has locked of it goes.
+    pub(super) fn unlocking(&self, inode: Inode, table: DescriptorTable) -> Unlocking {
+        let owner = self.record_owner(table);
+        let has_locks = self.volume.locks().is_some();
+        Unlocking(has_locks.then(|| Closed {
+            ending: self.endings.begin(Of::Owner(inode, owner)),
+            adapter: self.clone(),
+            inode,
+            owner,
+        }))
+    }
+}
+
+/// What a process has locked of a file is given back when this is dropped, at the latest: a signal may end its close, and
+/// others may have the file open still.
+pub(super) struct Unlocking(Option<Closed>);
+
+struct Closed {
+    adapter: Adapter,
+    inode: Inode,
+    owner: LockOwner,
+    /// The next process may be called as this one.
+    ending: Ending,
+}
+
+impl Unlocking {
+    pub(super) async fn unlock(mut self) {
+        if let Some(closed) = self.0.take() {
+            closed.unlock().await;
         }
+    }
+}
+
+impl Drop for Unlocking {
+    fn drop(&mut self) {
+        if let Some(closed) = self.0.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(closed.unlock());
+        }
+    }
+}
+
+impl Closed {
+    async fn unlock(self) {
+        let (all, adapter) = (0..u64::MAX, &self.adapter);
+        let had = adapter.record_locks.gave_back(self.inode, self.owner, &all);
+        if had && let Some(locks) = adapter.volume.locks() {
+            let held = (self.owner, all);
+            locks.release(self.inode, LockFamily::Record, held).await;
+        }
+        drop(self.ending);
+    }
+}
+
+/// What fcntl(2) says of a lock that cannot be had. Logs what fails elsewhere.
+fn lock_failure(error: &FsError) -> Errno {
+    match error {
+        FsError::TimedOut(_) | FsError::Io(_) => {
+            warn!(%error, "a file cannot be locked");
+            Errno(libc::ENOLCK)
+        }
+        FsError::LimitReached(_) => Errno(libc::ENOLCK),
+        error => errno_of(error),
     }
 }
 

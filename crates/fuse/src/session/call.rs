@@ -52,10 +52,6 @@ impl Call {
         self.process
     }
 
-    pub(super) fn operation(&self) -> Option<Opcode> {
-        self.operation
-    }
-
     /// Sends the reply. What nobody hears of is undone.
     pub(super) fn finish(&self, outcome: Outcome) {
         self.metrics().count(&outcome, self.begun);
@@ -88,6 +84,7 @@ impl Call {
         };
         match sent {
             Ok(()) => {
+                answer.undo.heard();
                 if let Some(inode) = answer.outdated {
                     self.shared.adapter.drop_pages(inode);
                 }

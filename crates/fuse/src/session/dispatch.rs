@@ -104,7 +104,7 @@ impl Dispatcher {
             Poll::Ready(outcome) => call.finish(outcome),
             Poll::Pending => {
                 let place = self.shared.pending.take_place(purpose);
-                self.defer(call, operation, place);
+                self.defer((call, purpose), operation, place);
             }
         }
     }
@@ -129,10 +129,10 @@ impl Dispatcher {
             };
             begun.await
         };
-        self.defer(call, Guarded::new(Box::pin(operation)), None);
+        self.defer((call, purpose), Guarded::new(Box::pin(operation)), None);
     }
 
-    fn defer(&self, call: Call, operation: Guarded, place: Option<Place>) {
+    fn defer(&self, (call, purpose): (Call, Purpose), operation: Guarded, place: Option<Place>) {
         let pending = &self.shared.pending;
         let call = Arc::new(call);
         let task = {
@@ -147,7 +147,7 @@ impl Dispatcher {
                 }
             }
         };
-        pending.spawn(&self.shared.runtime, call, task);
+        pending.spawn(&self.shared.runtime, (call, purpose), task);
     }
 
     fn forget(&self, request: &Request<'_>, call_node: penstock_vfs::Inode) {

@@ -27,7 +27,7 @@ use tokio::{
 use tracing::warn;
 
 use super::call::Call;
-use crate::protocol::{Opcode, Request};
+use crate::protocol::Request;
 
 /// Requests that may be under way, but for those that write or end something.
 const UNDER_WAY_MAX: usize = 4096;
@@ -61,6 +61,7 @@ pub(super) struct Pending {
 pub(super) struct Entry {
     pub(super) task: AbortHandle,
     pub(super) call: Arc<Call>,
+    purpose: Purpose,
 }
 
 /// The right to be under way.
@@ -150,13 +151,18 @@ impl Pending {
     pub(super) fn spawn(
         &self,
         runtime: &Handle,
-        call: Arc<Call>,
+        (call, purpose): (Arc<Call>, Purpose),
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         self.deferred.increment();
         let mut entries = self.lock();
         let task = runtime.spawn(task).abort_handle();
-        entries.insert(call.unique(), Entry { task, call });
+        let entry = Entry {
+            task,
+            call,
+            purpose,
+        };
+        entries.insert(entry.call.unique(), entry);
         self.gauge.set(entries.len() as u64);
     }
 
@@ -180,7 +186,7 @@ impl Pending {
     pub(super) fn waits_for_lock(&self, unique: u64) -> bool {
         let entries = self.lock();
         let entry = entries.get(&unique);
-        entry.is_some_and(|entry| entry.call.operation() == Some(Opcode::SetLockWait))
+        entry.is_some_and(|entry| entry.purpose == Purpose::Lock)
     }
 
     /// Returns some time after a request has left the table.

@@ -224,11 +224,13 @@ impl Service {
         let given = locks.acquire(node.inode(), LockFamily::Record, lock.clone(), Waiting::No);
         match given.await {
             // All was given back meanwhile.
-            Ok(()) if self.lockers.is_closed() => {
+            Ok(given) if self.lockers.is_closed() => {
+                drop(given);
                 locks.release_client(client.number).await;
                 Err(LockStatus::NoLocks)
             }
-            Ok(()) => {
+            Ok(given) => {
+                given.keep();
                 let place = &wanted.place;
                 let name = owner_name(place);
                 let touched = (&name, &*place.file);

@@ -14,6 +14,15 @@ impl Lock {
         let is_exclusive = [self.mode, other.mode].contains(&LockMode::Exclusive);
         is_exclusive && overlap(&self.range, &other.range)
     }
+
+    /// The part of it that is in a range.
+    fn within(&self, range: &Range<u64>) -> Option<Self> {
+        let range = self.range.start.max(range.start)..self.range.end.min(range.end);
+        (!range.is_empty()).then(|| Self {
+            range,
+            ..self.clone()
+        })
+    }
 }
 
 impl HeldLocks {
@@ -36,6 +45,28 @@ impl HeldLocks {
     pub fn blocking(&self, wanted: &Lock) -> impl Iterator<Item = &Lock> {
         let others = self.iter().filter(move |held| held.owner != wanted.owner);
         others.filter(move |held| held.excludes(wanted))
+    }
+
+    /// What an owner holds of a range.
+    pub fn within(&self, owner: LockOwner, range: &Range<u64>) -> Vec<Lock> {
+        let own = self.iter().filter(|lock| lock.owner == owner);
+        own.filter_map(|lock| lock.within(range)).collect()
+    }
+
+    /// Takes back that a lock was given: what its owner held of the range before, it holds again, but for what it gave back
+    /// since. Where others are in the way of that by now (`is_blocked`) it holds what it was given.
+    pub fn take_back(&mut self, given: &Lock, before: &[Lock], is_blocked: impl Fn(&Lock) -> bool) {
+        let now = self.within(given.owner, &given.range);
+        self.cut(given.owner, &given.range);
+        for left in now {
+            for old in before.iter().filter_map(|old| old.within(&left.range)) {
+                let mode = match is_blocked(&old) {
+                    true => left.mode,
+                    false => old.mode,
+                };
+                self.add(Lock { mode, ..old });
+            }
+        }
     }
 
     /// Takes a range out of what an owner holds, and says whether any was.

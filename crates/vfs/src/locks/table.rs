@@ -3,14 +3,16 @@
 use std::{
     collections::{HashMap, HashSet},
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use async_trait::async_trait;
-use penstock_base::{FsError, FsResult};
+use penstock_base::{FsError, FsResult, Mutex};
 use tokio::sync::Notify;
 
-use super::{HeldLocks, Lock, LockFamily, LockOwner, Locks, Waiting, Waits};
+use super::{
+    Given, HeldLocks, Lock, LockFamily, LockOwner, Locks, Settled, Turn, Turns, Waiting, Waits,
+};
 use crate::Inode;
 
 /// Locks that may be held at once, of all files.
@@ -19,7 +21,8 @@ const LOCKS_MAX: usize = 1 << 20;
 /// The locks of a volume that this process serves alone.
 #[derive(Debug, Default)]
 pub struct LockTable {
-    held: Mutex<Held>,
+    held: Arc<Mutex<Held>>,
+    turns: Turns,
 }
 
 type Locked = (Inode, LockFamily);
@@ -41,48 +44,15 @@ struct FileLocks {
 }
 
 impl LockTable {
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Gives the lock, or says what rings when another try is worth while.
-    fn try_acquire(
-        &self,
-        (at, wait): (Locked, u64),
-        wanted: &Lock,
-        waiting: Waiting,
-    ) -> FsResult<Option<Arc<Notify>>> {
-        let mut held = self.lock();
-        let locks = held.files.entry(at).or_default();
-        let blockers: HashSet<_> = locks.held.blocking(wanted).map(|lock| lock.owner).collect();
-        if blockers.is_empty() {
-            return held.give(at, wanted).map(|()| None);
-        }
-        let gone = Arc::clone(&locks.gone);
-        if waiting == Waiting::No {
-            return Err(FsError::WouldBlock);
-        }
-        if at.1 == LockFamily::Record {
-            held.waits.wait((wanted.owner, wait), blockers)?;
-        }
-        Ok(Some(gone))
-    }
-
-    /// Whether an owner has a lock of a whole file as it is wanted. As flock(2) says, who has it in another mode gives
-    /// it back first, and may lose it so.
-    fn has_whole(&self, at: Locked, wanted: &Lock) -> bool {
-        let mut held = self.lock();
-        let locks = held
-            .files
-            .get(&at)
-            .into_iter()
-            .flat_map(|locks| locks.held.iter());
-        let mut own = locks.filter(|lock| lock.owner == wanted.owner);
-        if own.any(|lock| lock.mode == wanted.mode) {
-            return true;
-        }
-        held.release(at, wanted.owner, &(0..u64::MAX));
-        false
+    /// A lock that was given in a turn, and what its owner held of the range before.
+    fn given(&self, at: Locked, (wanted, before): (Lock, Vec<Lock>), turn: Turn) -> Given {
+        let held = Arc::clone(&self.held);
+        Given::new(move |settled| {
+            if settled == Settled::GivenBack {
+                held.lock().take_back(at, &wanted, &before);
+            }
+            drop(turn);
+        })
     }
 }
 
@@ -94,7 +64,7 @@ impl Locks for LockTable {
         family: LockFamily,
         wanted: &Lock,
     ) -> FsResult<Option<Lock>> {
-        let held = self.lock();
+        let held = self.held.lock();
         let locks = held.files.get(&(inode, family));
         Ok(locks.and_then(|locks| locks.held.blocking(wanted).next().cloned()))
     }
@@ -105,27 +75,23 @@ impl Locks for LockTable {
         family: LockFamily,
         wanted: Lock,
         waiting: Waiting,
-    ) -> FsResult<()> {
+    ) -> FsResult<Given> {
         if wanted.range.is_empty() {
             return Err(FsError::InvalidArgument("an empty range cannot be locked"));
         }
         let at = (inode, family);
-        if family == LockFamily::Whole && self.has_whole(at, &wanted) {
-            return Ok(());
-        }
         let wait = Wait::begin(self, at, wanted.owner);
-        let try_acquire = || self.try_acquire((at, wait.number), &wanted, waiting);
         loop {
-            let Some(gone) = try_acquire()? else {
-                return Ok(());
-            };
-            let rings = gone.notified();
+            let rings = wait.bell.notified();
             tokio::pin!(rings);
+            // What goes from now on is heard.
             rings.as_mut().enable();
-            // What went before the bell was listened to is seen by this try.
-            if try_acquire()?.is_none() {
-                return Ok(());
+            let turn = self.turns.turn(inode, wanted.owner).await;
+            let taken = wait.try_to_take(&wanted, waiting)?;
+            if let Some(before) = taken {
+                return Ok(self.given(at, (wanted, before), turn));
             }
+            drop(turn);
             rings.await;
         }
     }
@@ -136,17 +102,19 @@ impl Locks for LockTable {
         family: LockFamily,
         (owner, range): (LockOwner, Range<u64>),
     ) {
-        self.lock().release((inode, family), owner, &range);
+        let mut held = self.held.lock();
+        held.release((inode, family), owner, &range);
     }
 
     async fn release_client(&self, client: u64) {
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         let files: Vec<Locked> = held.files.keys().copied().collect();
         for at in files {
-            held.change(at, |locks| {
-                let before = locks.held.len();
-                locks.held.drop_client(client);
-                locks.held.len() < before
+            let is_one = |owner: LockOwner| owner.client == client;
+            held.change(at, is_one, |locks| {
+                let before = locks.len();
+                locks.drop_client(client);
+                locks.len() < before
             });
         }
     }
@@ -158,58 +126,122 @@ struct Wait<'a> {
     at: Locked,
     owner: LockOwner,
     number: u64,
+    bell: Arc<Notify>,
 }
 
 impl<'a> Wait<'a> {
     fn begin(table: &'a LockTable, at: Locked, owner: LockOwner) -> Self {
-        let mut held = table.lock();
-        let number = held.waits.begin();
+        let mut held = table.held.lock();
+        let bell = Arc::clone(&held.files.entry(at).or_default().gone);
         Self {
             table,
             at,
             owner,
-            number,
+            number: held.waits.begin(),
+            bell,
         }
+    }
+
+    /// Takes the lock and says what its owner held of the range before; nothing if others are in the way and it waits.
+    fn try_to_take(&self, wanted: &Lock, waiting: Waiting) -> FsResult<Option<Vec<Lock>>> {
+        let mut held = self.table.held.lock();
+        if self.at.1 == LockFamily::Whole {
+            held.convert(self.at, wanted);
+        }
+        let blockers = held.blockers(self.at, wanted);
+        if blockers.is_empty() {
+            return held.give(self.at, wanted).map(Some);
+        }
+        if waiting == Waiting::No {
+            return Err(FsError::WouldBlock);
+        }
+        if self.at.1 == LockFamily::Record {
+            let waits = (self.owner, self.number);
+            held.waits.wait(waits, (self.at.0, blockers))?;
+        }
+        Ok(None)
     }
 }
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        let mut held = self.table.lock();
+        let mut held = self.table.held.lock();
         held.waits.end((self.owner, self.number));
+        self.bell = Arc::default();
         held.prune(self.at);
     }
 }
 
 impl Held {
-    fn give(&mut self, at: Locked, wanted: &Lock) -> FsResult<()> {
+    fn blockers(&self, at: Locked, wanted: &Lock) -> HashSet<LockOwner> {
+        let locks = self.files.get(&at).into_iter();
+        let blocking = locks.flat_map(|locks| locks.held.blocking(wanted));
+        blocking.map(|lock| lock.owner).collect()
+    }
+
+    /// As flock(2) says, who has a whole file in another mode gives it back first, and may lose it so.
+    fn convert(&mut self, at: Locked, wanted: &Lock) {
+        let locks = self.files.get(&at).into_iter();
+        let mut all = locks.flat_map(|locks| locks.held.iter());
+        if all.any(|lock| lock.owner == wanted.owner && lock.mode != wanted.mode) {
+            self.release(at, wanted.owner, &(0..u64::MAX));
+        }
+    }
+
+    /// Gives a lock, and says what its owner held of the range before.
+    fn give(&mut self, at: Locked, wanted: &Lock) -> FsResult<Vec<Lock>> {
         if self.count >= LOCKS_MAX {
             return Err(FsError::LimitReached("too many locks are held"));
         }
-        self.change(at, |locks| {
-            let cut = locks.held.cut(wanted.owner, &wanted.range);
-            locks.held.add(wanted.clone());
+        let mut before = Vec::new();
+        self.change_own(at, wanted.owner, |locks| {
+            before = locks.within(wanted.owner, &wanted.range);
+            let cut = locks.cut(wanted.owner, &wanted.range);
+            locks.add(wanted.clone());
             cut
         });
-        Ok(())
+        Ok(before)
+    }
+
+    fn take_back(&mut self, at: Locked, given: &Lock, before: &[Lock]) {
+        self.change_own(at, given.owner, |locks| {
+            let all = locks.clone();
+            locks.take_back(given, before, |lock| all.blocking(lock).next().is_some());
+            *locks != all
+        });
     }
 
     fn release(&mut self, at: Locked, owner: LockOwner, range: &Range<u64>) {
-        self.change(at, |locks| locks.held.cut(owner, range));
+        self.change_own(at, owner, |locks| locks.cut(owner, range));
     }
 
-    /// Changes the locks of a file and counts them. If `change` says that some went or shrank, those who wait hear of it;
-    /// never otherwise, for who tries again may be the one who rings.
-    fn change(&mut self, at: Locked, change: impl FnOnce(&mut FileLocks) -> bool) {
+    fn change_own(
+        &mut self,
+        at: Locked,
+        owner: LockOwner,
+        change: impl FnOnce(&mut HeldLocks) -> bool,
+    ) {
+        self.change(at, |one| one == owner, change);
+    }
+
+    /// Changes what some owners hold of a file and counts it. If `change` says that some went or shrank, those who wait hear
+    /// of it; never otherwise, for who tries again may be the one who rings.
+    fn change(
+        &mut self,
+        at: Locked,
+        is_one: impl Fn(LockOwner) -> bool,
+        change: impl FnOnce(&mut HeldLocks) -> bool,
+    ) {
         // Who acquires made an entry before; there is nothing to release of a file without one.
         let Some(locks) = self.files.get_mut(&at) else {
             return;
         };
         let before = locks.held.len();
-        let rings = change(locks);
+        let rings = change(&mut locks.held);
         self.count = self.count + locks.held.len() - before;
         if rings {
             locks.gone.notify_waiters();
+            self.waits.gave_back(at.0, is_one);
         }
         self.prune(at);
     }
@@ -257,10 +289,18 @@ mod tests {
         lock(LockMode::Exclusive, of, range)
     }
 
+    async fn acquire(
+        table: &LockTable,
+        family: LockFamily,
+        wanted: Lock,
+        waiting: Waiting,
+    ) -> FsResult<()> {
+        let given = table.acquire(FILE, family, wanted, waiting);
+        given.await.map(Given::keep)
+    }
+
     async fn take(table: &LockTable, wanted: Lock) -> FsResult<()> {
-        table
-            .acquire(FILE, LockFamily::Record, wanted, Waiting::No)
-            .await
+        acquire(table, LockFamily::Record, wanted, Waiting::No).await
     }
 
     async fn release(table: &LockTable, of: u64, range: Range<u64>) {
@@ -270,7 +310,7 @@ mod tests {
     }
 
     fn ranges(table: &LockTable, of: u64) -> Vec<Range<u64>> {
-        let held = table.lock();
+        let held = table.held.lock();
         let locks = held.files.get(&(FILE, LockFamily::Record));
         let held = locks.into_iter().flat_map(|locks| locks.held.iter());
         let mut ranges: Vec<_> = held
@@ -318,7 +358,7 @@ mod tests {
         assert_eq!(ranges(&table, 1), [0..5, 5..6, 6..END]);
         release(&table, 1, 0..END).await;
         release(&table, 2, 0..END).await;
-        let held = table.lock();
+        let held = table.held.lock();
         assert_eq!((held.files.len(), held.count), (0, 0));
     }
 
@@ -329,11 +369,9 @@ mod tests {
         let waiter = {
             let table = Arc::clone(&table);
             let wanted = exclusive(2, 5..15);
-            tokio::spawn(async move {
-                table
-                    .acquire(FILE, LockFamily::Record, wanted, Waiting::Yes)
-                    .await
-            })
+            tokio::spawn(
+                async move { acquire(&table, LockFamily::Record, wanted, Waiting::Yes).await },
+            )
         };
         clock::sleep(Duration::from_secs(1)).await;
         assert!(!waiter.is_finished());
@@ -343,7 +381,7 @@ mod tests {
         release(&table, 1, 4..10).await;
         assert_eq!(waiter.await.unwrap(), Ok(()));
         assert_eq!(ranges(&table, 2), one(5..15));
-        assert!(table.lock().waits.is_empty());
+        assert!(table.held.lock().waits.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -351,11 +389,11 @@ mod tests {
         let table = LockTable::default();
         take(&table, exclusive(1, 0..10)).await.unwrap();
         let wanted = exclusive(2, 0..10);
-        let wait = table.acquire(FILE, LockFamily::Record, wanted, Waiting::Yes);
+        let wait = acquire(&table, LockFamily::Record, wanted, Waiting::Yes);
         assert!(clock::deadline(Duration::from_secs(1), wait).await.is_err());
-        assert!(table.lock().waits.is_empty());
+        assert!(table.held.lock().waits.is_empty());
         release(&table, 1, 0..10).await;
-        assert!(table.lock().files.is_empty());
+        assert!(table.held.lock().files.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -368,9 +406,7 @@ mod tests {
             let table = Arc::clone(&table);
             tokio::spawn(async move {
                 let wanted = exclusive(of, range);
-                table
-                    .acquire(FILE, LockFamily::Record, wanted, Waiting::Yes)
-                    .await
+                acquire(&table, LockFamily::Record, wanted, Waiting::Yes).await
             })
         };
         let (first, second) = (wait(1, 1..2), wait(2, 2..3));
@@ -382,17 +418,31 @@ mod tests {
         assert_eq!(first.await.unwrap(), Ok(()));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn who_gave_a_lock_back_waits_for_nobody_that_still_seems_to_wait_for_it() {
+        let table = Arc::new(LockTable::default());
+        take(&table, exclusive(1, 0..1)).await.unwrap();
+        take(&table, exclusive(2, 1..2)).await.unwrap();
+        let wait = |of: u64, range: Range<u64>| {
+            let (table, wanted) = (Arc::clone(&table), exclusive(of, range));
+            async move { acquire(&table, LockFamily::Record, wanted, Waiting::Yes).await }
+        };
+        let first = tokio::spawn(wait(1, 1..2));
+        clock::sleep(Duration::from_secs(1)).await;
+        release(&table, 2, 1..2).await;
+        // The first one has not looked again yet.
+        let second = clock::deadline(Duration::from_secs(1), wait(2, 0..1)).await;
+        assert!(second.is_err(), "it waits: {second:?}");
+        first.await.unwrap().unwrap();
+    }
+
     /// Who waits must not ring its own bell, or it would try again for ever.
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_a_whole_file_sleeps_until_it_is_free() {
         let table = Arc::new(LockTable::default());
         let whole = |of: u64, waiting| {
             let (table, wanted) = (Arc::clone(&table), exclusive(of, 0..END));
-            async move {
-                table
-                    .acquire(FILE, LockFamily::Whole, wanted, waiting)
-                    .await
-            }
+            async move { acquire(&table, LockFamily::Whole, wanted, waiting).await }
         };
         whole(1, Waiting::No).await.unwrap();
         let waiters = [2, 3].map(|of| tokio::spawn(whole(of, Waiting::Yes)));
@@ -406,19 +456,61 @@ mod tests {
         for waiter in waiters {
             assert_eq!(waiter.await.unwrap(), Ok(()));
         }
-        assert!(table.lock().files.is_empty());
+        assert!(table.held.lock().files.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn locks_of_whole_files_know_nothing_of_records_and_change_by_giving_back() {
         let table = Arc::new(LockTable::default());
         take(&table, exclusive(1, 0..END)).await.unwrap();
-        let whole = |wanted: Lock, waiting| table.acquire(FILE, LockFamily::Whole, wanted, waiting);
+        let whole = |wanted: Lock, waiting| acquire(&table, LockFamily::Whole, wanted, waiting);
         whole(shared(2, 0..END), Waiting::No).await.unwrap();
         whole(shared(3, 0..END), Waiting::No).await.unwrap();
         let upgraded = whole(exclusive(2, 0..END), Waiting::No).await;
         assert_eq!(upgraded, Err(FsError::WouldBlock));
         whole(exclusive(3, 0..END), Waiting::No).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_that_nobody_keeps_leaves_what_was_held_before() {
+        let table = LockTable::default();
+        take(&table, exclusive(1, 0..10)).await.unwrap();
+        take(&table, shared(1, 10..20)).await.unwrap();
+        let given = async |wanted: Lock| {
+            let given = table.acquire(FILE, LockFamily::Record, wanted, Waiting::No);
+            given.await.unwrap()
+        };
+        let held = || {
+            let held = table.held.lock();
+            let mut held: Vec<_> = held.files[&(FILE, LockFamily::Record)]
+                .held
+                .iter()
+                .cloned()
+                .collect();
+            held.sort_unstable_by_key(|lock| lock.range.start);
+            held
+        };
+        drop(given(exclusive(1, 5..30)).await);
+        assert_eq!(held(), [exclusive(1, 0..10), shared(1, 10..20)]);
+        drop(given(shared(1, 0..10)).await);
+        assert_eq!(held(), [exclusive(1, 0..10), shared(1, 10..20)]);
+        // What was given back since stays so, and others are not put out.
+        let downgraded = given(shared(1, 0..20)).await;
+        release(&table, 1, 0..5).await;
+        take(&table, shared(2, 8..9)).await.unwrap();
+        drop(downgraded);
+        release(&table, 2, 0..END).await;
+        assert_eq!(held(), [shared(1, 5..20)]);
+        release(&table, 1, 0..END).await;
+        // Who asks again waits until it is back.
+        let first = given(exclusive(1, 0..10)).await;
+        let again = take(&table, exclusive(1, 0..10));
+        tokio::pin!(again);
+        let moment = Duration::from_secs(1);
+        assert!(clock::deadline(moment, again.as_mut()).await.is_err());
+        drop(first);
+        again.await.unwrap();
+        assert_eq!(held(), [exclusive(1, 0..10)]);
     }
 
     #[tokio::test]
@@ -435,6 +527,6 @@ mod tests {
         take(&table, elsewhere).await.unwrap();
         table.release_client(1).await;
         assert!(ranges(&table, 1).is_empty());
-        assert_eq!(table.lock().count, 1);
+        assert_eq!(table.held.lock().count, 1);
     }
 }

@@ -5,12 +5,19 @@ use std::collections::{HashMap, HashSet};
 use penstock_base::{FsError, FsResult};
 
 use super::LockOwner;
+use crate::Inode;
 
 /// Whom owners of record locks wait for, by wait: the threads of a process are one owner.
 #[derive(Debug, Default)]
 pub struct Waits {
-    waits: HashMap<LockOwner, HashMap<u64, HashSet<LockOwner>>>,
+    waits: HashMap<LockOwner, HashMap<u64, Wait>>,
     last: u64,
+}
+
+#[derive(Debug)]
+struct Wait {
+    inode: Inode,
+    blockers: HashSet<LockOwner>,
 }
 
 impl Waits {
@@ -20,11 +27,11 @@ impl Waits {
         self.last
     }
 
-    /// An owner waits for others. Fails with `Deadlock` if one of these waits for it.
+    /// An owner waits for others to give locks of a file back. Fails with `Deadlock` if one of these waits for it.
     pub fn wait(
         &mut self,
         (owner, number): (LockOwner, u64),
-        blockers: HashSet<LockOwner>,
+        (inode, blockers): (Inode, HashSet<LockOwner>),
     ) -> FsResult<()> {
         if self.leads_to(&blockers, owner) {
             return Err(FsError::Deadlock);
@@ -32,8 +39,16 @@ impl Waits {
         self.waits
             .entry(owner)
             .or_default()
-            .insert(number, blockers);
+            .insert(number, Wait { inode, blockers });
         Ok(())
+    }
+
+    /// Some owners gave locks of a file back: who waits for one of them looks again, and waits for nobody until then.
+    pub fn gave_back(&mut self, inode: Inode, is_one: impl Fn(LockOwner) -> bool) {
+        let waits = self.waits.values_mut().flat_map(HashMap::values_mut);
+        for wait in waits.filter(|wait| wait.inode == inode) {
+            wait.blockers.retain(|blocker| !is_one(*blocker));
+        }
     }
 
     /// A wait is over.
@@ -61,7 +76,8 @@ impl Waits {
             }
             if seen.insert(next) {
                 let waits = self.waits.get(&next).into_iter();
-                open.extend(waits.flat_map(|waits| waits.values().flatten()));
+                let waits = waits.flat_map(HashMap::values);
+                open.extend(waits.flat_map(|wait| &wait.blockers));
             }
         }
         false

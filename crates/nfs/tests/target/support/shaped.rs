@@ -14,9 +14,9 @@ use bytes::Bytes;
 use penstock_base::{FsError, FsResult, Payload};
 use penstock_vfs::{
     AttributeChanges, Change, Dentry, DirectorySink, Durability, Entry, Exclusivity, Features,
-    HandleId, Identity, Inode, ListFrom, Lock, LockFamily, LockOwner, Locks, Lookup, Made, New,
-    NodeId, OpenOptions, Opened, Position, RemoveKind, RenameMode, Renamed, Statistics, Volume,
-    Waiting, WritePlace, Written,
+    Given, HandleId, Identity, Inode, ListFrom, Lock, LockFamily, LockOwner, Locks, Lookup, Made,
+    New, NodeId, OpenOptions, Opened, Position, RemoveKind, RenameMode, Renamed, Statistics,
+    Volume, Waiting, WritePlace, Written,
 };
 use penstock_vfs_conformance::MemoryVolume;
 use tokio::sync::watch;
@@ -317,7 +317,7 @@ impl Locks for Shaped {
         family: LockFamily,
         wanted: Lock,
         waiting: Waiting,
-    ) -> FsResult<()> {
+    ) -> FsResult<Given> {
         self.pass(&self.locks_held).await;
         let locks = self.inner_locks();
         locks.acquire(inode, family, wanted, waiting).await
