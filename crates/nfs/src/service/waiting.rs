@@ -4,7 +4,7 @@ use std::{net::IpAddr, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use penstock_base::{FsResult, clock, random};
-use penstock_vfs::{Inode, Lock, LockFamily, Waiting};
+use penstock_vfs::{Given, Inode, Lock, LockFamily, Waiting};
 use tracing::debug;
 
 use super::{
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// A volume that is asked for a lock until it gives it.
-type Acquiring = Pin<Box<dyn Future<Output = FsResult<()>> + Send>>;
+type Acquiring = Pin<Box<dyn Future<Output = FsResult<Given>> + Send>>;
 
 impl Service {
     /// What a lock that a client asks for is already, if it is among those that clients wait for.
@@ -143,10 +143,10 @@ struct Wait {
 impl Wait {
     async fn carry_out(self, node: Node, acquiring: Acquiring) {
         let inode = node.inode();
-        if self.is_given(acquiring).await {
-            if self.take_note(node).await {
-                self.tell().await;
-            }
+        if let Some(given) = self.given(acquiring).await
+            && self.take_note(node, given).await
+        {
+            self.tell().await;
             if !self.waiter.is_taken() {
                 self.take_back(inode).await;
             }
@@ -154,26 +154,26 @@ impl Wait {
         self.service.waiters.end(&self.waiter);
     }
 
-    async fn is_given(&self, acquiring: Acquiring) -> bool {
+    async fn given(&self, acquiring: Acquiring) -> Option<Given> {
         let given = tokio::select! {
             biased;
             given = acquiring => given,
-            () = self.waiter.settled() => return false,
-            () = clock::sleep(WAITING_DEADLINE) => return false,
+            () = self.waiter.settled() => return None,
+            () = clock::sleep(WAITING_DEADLINE) => return None,
         };
-        if let Err(error) = &given {
-            debug!(%error, "a lock that a client waits for is not given");
-        }
-        given.is_ok()
+        given
+            .inspect_err(|error| debug!(%error, "a lock that a client waits for is not given"))
+            .ok()
     }
 
     /// The client holds it from now on; says whether it is still wanted and may have it.
-    async fn take_note(&self, node: Node) -> bool {
+    async fn take_note(&self, node: Node, given: Given) -> bool {
         let mut holdings = self.locker.turn().await;
         if holdings.is_full() || self.service.lockers.is_closed() || !self.waiter.give() {
             self.waiter.give_up();
             return false;
         }
+        given.keep();
         let awaited = &self.waiter.awaited;
         let place = (awaited.owner.clone(), &*awaited.file);
         holdings.add(place, node, self.lock.clone());
