@@ -107,12 +107,17 @@ impl Fileset {
 
     /// `penstock fileset snapshot VERB` of it.
     pub fn snapshots(&self, verb: &str, more: &[&str]) -> Finished {
-        self.snapshot_command(verb, &self.name, more)
+        self.nested("snapshot", (verb, &self.name), more)
+    }
+
+    /// `penstock fileset quota VERB` of it.
+    pub fn quota(&self, verb: &str, more: &[&str]) -> Finished {
+        self.nested("quota", (verb, &self.name), more)
     }
 
     /// The same of one snapshot.
     pub fn snapshot(&self, verb: &str, name: &str) -> Finished {
-        self.snapshot_command(verb, &self.at(name), &[])
+        self.nested("snapshot", (verb, &self.at(name)), &[])
     }
 
     /// How the command line names a snapshot of it.
@@ -120,11 +125,9 @@ impl Fileset {
         format!("{}@{snapshot}", self.name)
     }
 
-    fn snapshot_command(&self, verb: &str, which: &str, more: &[&str]) -> Finished {
+    fn nested(&self, what: &str, (verb, which): (&str, &str), more: &[&str]) -> Finished {
         let mut command = penstock();
-        command
-            .args(["fileset", "snapshot", verb, which])
-            .args(more);
+        command.args(["fileset", what, verb, which]).args(more);
         self.options().apply(&mut command);
         run_within(PATIENCE, &mut command)
     }

@@ -47,6 +47,9 @@ pub enum FsError {
     /// The store's disk or quota is full, or the disk with the metadata of a fileset.
     #[error("no space left")]
     NoSpace,
+    /// A quota of the user, the group or the directory is used up.
+    #[error("the disk quota is used up")]
+    QuotaExceeded,
     /// The memory budget stayed exhausted until the deadline.
     #[error("the memory budget is exhausted")]
     OutOfMemory,

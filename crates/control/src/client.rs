@@ -12,8 +12,8 @@ use penstock_base::clock::{self, Instant};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use crate::{
-    Refusal, Reply, Request, SnapshotItem, SnapshotOrder, SocketDirectory, Status, UnsavedItem,
-    claim, protocol,
+    QuotaItem, QuotaOrder, Refusal, Reply, Request, SnapshotItem, SnapshotOrder, SocketDirectory,
+    Status, UnsavedItem, claim, protocol,
     system::{Peer, Process, has_died},
 };
 
@@ -186,18 +186,44 @@ pub fn snapshots(
     order: SnapshotOrder,
     patience: Duration,
 ) -> io::Result<Result<Vec<SnapshotItem>, Refusal>> {
-    let mut connection = Connection::open(socket, &Request::Snapshots { order })?;
+    let request = Request::Snapshots { order };
+    ordered(socket, &request, patience, |reply| match reply {
+        Reply::Snapshots { items, more } => Some((items, more)),
+        _ => None,
+    })
+}
+
+/// Has a mount carry an order about quotas out, and returns those that it is about.
+pub fn quotas(
+    socket: &Path,
+    order: QuotaOrder,
+    patience: Duration,
+) -> io::Result<Result<Vec<QuotaItem>, Refusal>> {
+    let request = Request::Quotas { order };
+    ordered(socket, &request, patience, |reply| match reply {
+        Reply::Quotas { items, more } => Some((items, more)),
+        _ => None,
+    })
+}
+
+/// Has a mount carry an order out. Its replies have `items`, and say whether more of them follow.
+fn ordered<T>(
+    socket: &Path,
+    request: &Request,
+    patience: Duration,
+    items: impl Fn(Reply) -> Option<(Vec<T>, bool)>,
+) -> io::Result<Result<Vec<T>, Refusal>> {
+    let mut connection = Connection::open(socket, request)?;
     let (mut all, until) = (Vec::new(), clock::now() + patience);
     loop {
-        match connection.patient_reply(until)? {
-            Reply::Snapshots { items, more } => {
-                all.extend(items);
-                if !more {
-                    return Ok(Ok(all));
-                }
-            }
+        let reply = match connection.patient_reply(until)? {
             Reply::Refused(refusal) => return Ok(Err(refusal)),
-            _ => return Err(io::ErrorKind::InvalidData.into()),
+            reply => reply,
+        };
+        let (items, more) = items(reply).ok_or(io::ErrorKind::InvalidData)?;
+        all.extend(items);
+        if !more {
+            return Ok(Ok(all));
         }
     }
 }

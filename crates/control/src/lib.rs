@@ -24,7 +24,8 @@ mod system;
 pub use claim::ClaimError;
 pub use directory::{SocketDirectory, mount_id};
 pub use protocol::{
-    Memory, Metric, Phase, Progress, Refusal, Reply, Request, SnapshotItem, SnapshotOrder, Status,
-    Unsaved, UnsavedFile, UnsavedItem, UnsavedKind,
+    LimitChange, Memory, Metric, Phase, Progress, QuotaChange, QuotaItem, QuotaOrder, QuotaPart,
+    QuotaSubject, Refusal, Reply, Request, SnapshotItem, SnapshotOrder, Status, Unsaved,
+    UnsavedFile, UnsavedItem, UnsavedKind,
 };
 pub use system::{Process, has_died};

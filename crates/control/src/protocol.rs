@@ -45,6 +45,99 @@ pub enum Request {
         /// Jobs with how many of each are to be kept; 0 ends one. Others are as before.
         changes: BTreeMap<String, u32>,
     },
+    /// Quotas of a fileset to be listed, set or removed: [`Reply::Quotas`] until one says that there are no more, or
+    /// [`Reply::Refused`].
+    Quotas {
+        /// Which of these.
+        #[serde(flatten)]
+        order: QuotaOrder,
+    },
+}
+
+/// What is to be done with quotas.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "snake_case")]
+pub enum QuotaOrder {
+    /// All are told.
+    List,
+    /// Limits are set or changed.
+    Set {
+        /// Whose.
+        subject: QuotaSubject,
+        /// How.
+        change: QuotaChange,
+    },
+    /// Limits are taken away.
+    Remove {
+        /// Whose.
+        subject: QuotaSubject,
+    },
+}
+
+/// Whose use is limited.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum QuotaSubject {
+    /// All files.
+    FileSystem,
+    /// The files of a user.
+    User {
+        /// Its number.
+        number: u32,
+    },
+    /// The files of a group.
+    Group {
+        /// Its number.
+        number: u32,
+    },
+}
+
+/// What becomes of limits: what is not there stays as it is, and 0 takes a limit away.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaChange {
+    /// Of bytes.
+    pub bytes: LimitChange,
+    /// Of files.
+    pub files: LimitChange,
+    /// Seconds for which a soft limit may be exceeded.
+    pub grace: Option<u64>,
+}
+
+/// What becomes of the limits of bytes, or of files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitChange {
+    /// Of the soft one.
+    pub soft: Option<u64>,
+    /// Of the hard one.
+    pub hard: Option<u64>,
+}
+
+/// A quota with what is used of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaItem {
+    /// Whose.
+    pub subject: QuotaSubject,
+    /// Of bytes.
+    pub bytes: QuotaPart,
+    /// Of files.
+    pub files: QuotaPart,
+    /// Seconds for which a soft limit may be exceeded.
+    pub grace: u64,
+    /// It does not count yet: what is used is being counted.
+    pub counting: bool,
+}
+
+/// What of a quota is of bytes, or of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaPart {
+    /// What is used.
+    pub used: u64,
+    /// What may be exceeded for the grace time; 0 for no limit.
+    pub soft: u64,
+    /// What may not be exceeded; 0 for no limit.
+    pub hard: u64,
+    /// When the grace time ends, in seconds of Unix time, if the soft limit is exceeded.
+    pub until: Option<u64>,
 }
 
 /// What is to be done with snapshots.
@@ -106,6 +199,13 @@ pub enum Reply {
     Schedule {
         /// Jobs with how many of each are kept.
         keep: BTreeMap<String, u32>,
+    },
+    /// Some quotas: the file system's first, then by kind and number.
+    Quotas {
+        /// These.
+        items: Vec<QuotaItem>,
+        /// Whether another reply follows.
+        more: bool,
     },
     /// Some of what waits to be saved, what waits longest first.
     Unsaved {

@@ -7,6 +7,7 @@
 mod blocks;
 mod kept;
 mod overlay;
+mod quotas;
 mod ranges;
 mod repair;
 
@@ -29,8 +30,8 @@ use crate::{
     schema::{self, BLOCK_SIZE, Chunk, Entry, Node, ObjectUse, SNAPSHOTS, kind},
 };
 
-use self::kept::Snapshots;
 pub use self::repair::{REPAIRS_MAX, Repair, apply, plan};
+use self::{kept::Snapshots, quotas::Quotas};
 
 /// What a check found.
 #[derive(Debug, Default)]
@@ -106,6 +107,7 @@ struct Survey {
     lengths: BTreeMap<ObjectId, u64>,
     garbage: BTreeMap<ObjectId, ()>,
     snapshots: Snapshots,
+    quotas: Quotas,
     files: i64,
     bytes: i64,
     unreadable: Vec<String>,
@@ -141,6 +143,7 @@ impl Survey {
             schema::SCHEDULE => schema::Schedule::decode(value).map(drop)?,
             schema::FILES => self.files = counter(Some(value)),
             schema::BYTES => self.bytes = counter(Some(value)),
+            [kind::USED | kind::QUOTA, ..] => self.quotas.look(key, value)?,
             [kind::OBJECT, ..] => {
                 let object = schema::object_in(key)?;
                 self.objects.entry(object).or_default().0 = Some(ObjectUse::decode(value)?);
@@ -269,6 +272,9 @@ impl Survey {
                 report.add(format!("{object}: is to be deleted and in use"));
             }
             report.objects += 1;
+        }
+        for wrong in self.quotas.wrong(&self.inodes) {
+            report.add(wrong.to_string());
         }
         for text in self.snapshots.problems(&self.objects) {
             report.add(text);

@@ -10,6 +10,7 @@ use penstock_base::{FsResult, clock};
 
 use crate::{
     garbage::{LEAK_GRACE, Sweep, collect, delete_garbage, sweep_bucket},
+    quotas::{self, Counting},
     snapshots,
     volume::Parts,
 };
@@ -20,6 +21,9 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How often it is asked whether all machines have heard of what is to be cleared away.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Steps of a count of files before something else has its turn.
+const COUNTS_AT_ONCE: usize = 16;
 
 /// How often the bucket is listed for objects that leaked. A crash leaves some, so the first time is soon.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -50,6 +54,11 @@ pub(crate) async fn run(parts: Weak<Parts>) {
         {
             tracing::warn!(%error, "what removed snapshots kept could not be cleared away; it is tried again");
         }
+        if (rung.is_ok() || is_due)
+            && let Err(error) = count_some(&parts).await
+        {
+            tracing::warn!(%error, "files could not be counted to their owners; it is tried again");
+        }
         waits = match work(&parts, is_due).await {
             Ok(waits) => waits,
             Err(error) => {
@@ -67,6 +76,17 @@ pub(crate) async fn run(parts: Weak<Parts>) {
             }
         }
     }
+}
+
+/// Counts files to their owners where that is to be done: some, and the rest when the bell rings again.
+async fn count_some(parts: &Parts) -> FsResult<()> {
+    for _ in 0..COUNTS_AT_ONCE {
+        if quotas::count_some(&*parts.engine).await? == Counting::Done {
+            return Ok(());
+        }
+    }
+    parts.held.bell.notify_one();
+    Ok(())
 }
 
 async fn sweep(parts: &Parts) {

@@ -19,6 +19,7 @@ mod change;
 mod compact;
 mod pending;
 mod read;
+mod room;
 mod save;
 
 use std::{
@@ -38,7 +39,9 @@ use tokio::sync::OnceCell;
 use crate::{
     data::{Objects, Packer},
     engine::Engine,
-    operations, snapshots,
+    operations,
+    quotas::Accepted,
+    snapshots::{self, Preserving},
     volume::Parts,
 };
 
@@ -90,26 +93,29 @@ struct Table {
 /// All open files.
 #[derive(Debug)]
 pub(crate) struct Files {
-    engine: Arc<dyn Engine>,
+    engine: Arc<Preserving>,
     /// Other machines change files, too.
     is_shared: bool,
     /// Of the volume that is to be told of what is found out late about others.
     parts: OnceLock<Weak<Parts>>,
     objects: Arc<Objects>,
     packer: Arc<Packer>,
+    /// Of what was written and is not saved, what counts for quotas.
+    accepted: Arc<Accepted>,
     table: Mutex<Table>,
     last_handle: AtomicU64,
     compactor: Compactor,
 }
 
 impl Files {
-    pub(crate) fn new(engine: Arc<dyn Engine>, objects: Arc<Objects>) -> Arc<Self> {
+    pub(crate) fn new(engine: Arc<Preserving>, objects: Arc<Objects>) -> Arc<Self> {
         Arc::new(Self {
             is_shared: engine.peers().is_some(),
             parts: OnceLock::new(),
             engine,
             packer: Packer::new(Arc::clone(&objects)),
             objects,
+            accepted: Arc::default(),
             table: Mutex::default(),
             last_handle: AtomicU64::new(0),
             compactor: Compactor::default(),

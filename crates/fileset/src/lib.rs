@@ -14,6 +14,7 @@
 //! | [`check`] | whether all of it fits together |
 //! | [`garbage`] | objects that no file needs |
 //! | [`dumps`] | all keys in one stream of bytes, and from one engine into another |
+//! | [`quotas`] | what users, groups and directories may use |
 //! | [`snapshots`] | the tree as it was, and what is kept for that |
 //! | [`schedule`] | snapshots and dumps that are made at their times |
 //!
@@ -38,6 +39,7 @@ mod listings;
 mod machines;
 mod numbers;
 mod operations;
+pub mod quotas;
 pub mod schedule;
 mod schema;
 pub mod snapshots;

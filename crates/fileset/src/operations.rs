@@ -23,6 +23,7 @@ pub(crate) use attributes::set_attributes;
 pub(crate) use directory::{find_position, list, position_of};
 pub(crate) use extents::{
     Edit, FileChange, SizeChange, Step, abandon, chunk, edit, extents_in, fold, next_place,
+    written_in,
 };
 pub(crate) use link::link;
 pub(crate) use make::{Making, NewFile, format, make};

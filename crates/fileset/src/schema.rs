@@ -24,6 +24,9 @@
 //! | `J` | what is done by itself, and when it was done last ([`Schedule`]) |
 //! | `Z` | how far keys were brought here from elsewhere, until all are ([`crate::dumps`]) |
 //! | `U` `f`, `U` `b` | counters: files, and bytes that they occupy |
+//! | `U` whose, `f` or `b` | the same of those of a user, of a group or of a directory with all below it ([`Subject`]) |
+//! | `l` | that something is limited, and which files are counted to their owners ([`Quotas`]) |
+//! | `l` whose | what one may use ([`Limits`]) |
 //! | `E` | the latest snapshot, if there is one ([`Epoch`]) |
 //! | `K` | a mark: the last number that a snapshot got |
 //! | `V` snapshot | its name and when it was taken ([`SnapshotRecord`]) |
@@ -40,6 +43,7 @@ mod codec;
 mod format;
 mod locks;
 mod node;
+mod quota;
 mod schedule;
 mod sessions;
 mod snapshot;
@@ -48,6 +52,10 @@ pub(crate) use chunk::{Chunk, Extent, FOLD_FIRST_AT, GRAIN, Stored, UseChange};
 pub use format::{BLOCK_SIZE, FORMAT_VERSION, Format};
 pub(crate) use locks::{FileLocks, locks};
 pub(crate) use node::{Entry, Node, ObjectUse};
+pub(crate) use quota::{
+    Counted, Owners, QUOTAS, Quotas, USED_BY_OWNERS, limits, limits_in, used, used_in,
+};
+pub use quota::{Limit, Limits, Subject};
 pub use schedule::Job;
 pub(crate) use schedule::{SCHEDULE, Schedule};
 pub(crate) use sessions::{
@@ -99,6 +107,8 @@ pub(crate) mod kind {
     pub(crate) const SNAPSHOT_NAME: u8 = b'Y';
     pub(crate) const KEPT: u8 = b'P';
     pub(crate) const HELD: u8 = b'H';
+    pub(crate) const USED: u8 = b'U';
+    pub(crate) const QUOTA: u8 = b'l';
 }
 
 /// A key of an inode.

@@ -3,7 +3,7 @@
 use penstock_base::{FsError, FsResult};
 
 use crate::{
-    engine::{Engine, counter, mark, query},
+    engine::{Engine, Reads, counter, mark, query},
     schema::{self, Format},
 };
 
@@ -18,17 +18,18 @@ pub struct Usage {
 
 /// How much is in the file system.
 pub async fn usage(engine: &dyn Engine) -> FsResult<Usage> {
-    query(engine, |reads| {
-        let number = |key| -> FsResult<u64> {
-            let value = counter(reads.get(key)?.as_ref());
-            Ok(u64::try_from(value).unwrap_or_default())
-        };
-        Ok(Usage {
-            files: number(schema::FILES)?,
-            bytes: number(schema::BYTES)?,
-        })
+    query(engine, |reads| usage_of(reads)).await
+}
+
+pub(crate) fn usage_of(reads: &dyn Reads) -> FsResult<Usage> {
+    let number = |key| -> FsResult<u64> {
+        let value = counter(reads.get(key)?.as_ref());
+        Ok(u64::try_from(value).unwrap_or_default())
+    };
+    Ok(Usage {
+        files: number(schema::FILES)?,
+        bytes: number(schema::BYTES)?,
     })
-    .await
 }
 
 /// In which [`crate::Label::generation`] the file system is.

@@ -10,7 +10,9 @@ mod listing;
 mod names;
 mod opening;
 mod parts;
+mod quotas;
 mod snapshots;
+mod statistics;
 
 use std::{
     ops::Range,
@@ -41,18 +43,11 @@ use crate::{
     schema,
     snapshots::{check_changeable, look},
     uploads,
-    usage::usage,
 };
 
 /// How long a door may believe what it is told: this bounds what a kernel keeps, and where others change the file system
 /// how long it believes what it was told just before they did.
 const TTL: Duration = Duration::from_secs(1);
-
-/// Bytes that `statfs` counts in.
-const STATISTICS_BLOCK: u64 = 4096;
-/// What a file system seems to hold, in bytes and in files: a bucket has no end.
-const SEEMING_BYTES: u64 = 1 << 60;
-const SEEMING_FILES: u64 = 1 << 40;
 
 /// A file system.
 #[derive(Debug)]
@@ -402,7 +397,7 @@ impl Volume for FilesetVolume {
 
     async fn allocate(
         &self,
-        _by: &Identity,
+        by: &Identity,
         handle: HandleId,
         range: Range<u64>,
         allocation: Allocation,
@@ -413,7 +408,7 @@ impl Volume for FilesetVolume {
         }
         self.parts
             .files
-            .allocate(handle.file, range, allocation)
+            .allocate(by, handle.file, range, allocation)
             .await
     }
 
@@ -537,21 +532,8 @@ impl Volume for FilesetVolume {
         .await
     }
 
-    async fn statistics(&self, _by: &Identity, _inode: Inode) -> FsResult<Statistics> {
-        self.parts.check()?;
-        let usage = usage(&*self.parts.engine).await?;
-        let used = usage.bytes.div_ceil(STATISTICS_BLOCK);
-        let blocks = SEEMING_BYTES / STATISTICS_BLOCK;
-        let free = blocks.saturating_sub(used);
-        Ok(Statistics {
-            block_size: STATISTICS_BLOCK as u32,
-            blocks,
-            blocks_free: free,
-            blocks_available: free,
-            files: SEEMING_FILES,
-            files_free: SEEMING_FILES.saturating_sub(usage.files),
-            name_length_max: self.features().name_bytes_max,
-        })
+    async fn statistics(&self, _by: &Identity, inode: Inode) -> FsResult<Statistics> {
+        self.statistics_at(inode).await
     }
 
     async fn shut_down(&self) -> Vec<(String, FsError)> {

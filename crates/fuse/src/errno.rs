@@ -30,6 +30,7 @@ pub fn errno_of(error: &FsError) -> Errno {
         FsError::NameNotUtf8 => libc::EILSEQ,
         FsError::FileTooLarge => libc::EFBIG,
         FsError::NoSpace => libc::ENOSPC,
+        FsError::QuotaExceeded => libc::EDQUOT,
         FsError::OutOfMemory => libc::ENOMEM,
         FsError::LimitReached(_) => libc::EMFILE,
         FsError::Busy(_) => libc::EBUSY,

@@ -35,6 +35,7 @@ fn every_error() -> Vec<FsError> {
         FsError::NameNotUtf8,
         FsError::FileTooLarge,
         FsError::NoSpace,
+        FsError::QuotaExceeded,
         FsError::OutOfMemory,
         FsError::LimitReached("x"),
         FsError::Busy("x"),

@@ -12,6 +12,7 @@
 //! Nothing here reads the command line or prints: a tool takes settings, a [`Report`] that may be looked at
 //! meanwhile, and a [`Stop`] that ends it.
 
+pub mod accounts;
 pub mod archive;
 pub mod copy;
 pub mod direct;

@@ -1,4 +1,4 @@
-//! `penstock fileset create|attach|list|info|check|gc|snapshot|schedule|sessions|dump|load|move|rekey|destroy`: the life of a file system.
+//! `penstock fileset create|attach|list|info|check|gc|snapshot|quota|schedule|sessions|dump|load|move|rekey|destroy`: the life of a file system.
 
 mod attach;
 mod check;
@@ -10,6 +10,7 @@ mod info;
 mod list;
 mod load;
 mod moving;
+pub(crate) mod quota;
 mod rekey;
 pub(crate) mod schedule;
 mod sessions;
@@ -59,6 +60,7 @@ pub(crate) fn command() -> Command {
         .subcommand(check::command())
         .subcommand(gc::command())
         .subcommand(snapshot::command())
+        .subcommand(quota::command())
         .subcommand(schedule::command())
         .subcommand(sessions::command())
         .subcommand(dump::command())
@@ -77,6 +79,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         Some(("check", matches)) => check::run(matches, environment),
         Some(("gc", matches)) => gc::run(matches, environment),
         Some(("snapshot", matches)) => snapshot::run(matches, environment),
+        Some(("quota", matches)) => quota::run(matches, environment),
         Some(("schedule", matches)) => schedule::run(matches, environment),
         Some(("sessions", matches)) => sessions::run(matches, environment),
         Some(("dump", matches)) => dump::run(matches, environment),

@@ -17,10 +17,10 @@ use tokio::runtime::Handle;
 
 use super::{Plan, stage::Stage};
 use crate::{
-    commands::fileset::{schedule, snapshot},
+    commands::fileset::{quota, schedule, snapshot},
     control::{
-        Memory, Metric, Refusal, SnapshotItem, SnapshotOrder, Status, Unsaved, UnsavedItem,
-        UnsavedKind, protocol::Dropped, server,
+        Memory, Metric, QuotaItem, QuotaOrder, Refusal, SnapshotItem, SnapshotOrder, Status,
+        Unsaved, UnsavedItem, UnsavedKind, protocol::Dropped, server,
     },
     resources::Resources,
     system,
@@ -69,6 +69,14 @@ fn refusal(error: &FsError) -> Refusal {
         cause: error.to_string(),
         remedy: "the mount's log says more".to_owned(),
     }
+}
+
+/// The same in the words of who knows why, if somebody does.
+fn refused(error: &FsError, known: Option<(String, String)>) -> Refusal {
+    known.map_or_else(
+        || refusal(error),
+        |(cause, remedy)| Refusal { cause, remedy },
+    )
 }
 
 /// Those that are one number each.
@@ -154,13 +162,12 @@ impl server::Daemon for Answers {
 
     fn snapshots(&self, order: &SnapshotOrder) -> Result<Vec<SnapshotItem>, Refusal> {
         let done = Handle::current().block_on(ordered(self.fileset()?, order));
-        done.map_err(|error| {
-            let known = snapshot::refusal(order, &error);
-            known.map_or_else(
-                || refusal(&error),
-                |(cause, remedy)| Refusal { cause, remedy },
-            )
-        })
+        done.map_err(|error| refused(&error, snapshot::refusal(order, &error)))
+    }
+
+    fn quotas(&self, order: &QuotaOrder) -> Result<Vec<QuotaItem>, Refusal> {
+        let done = Handle::current().block_on(quota::ordered(&**self.fileset()?, order));
+        done.map_err(|error| refused(&error, quota::refusal(order, &error)))
     }
 
     fn schedule(&self, changes: &BTreeMap<String, u32>) -> Result<BTreeMap<String, u32>, Refusal> {

@@ -103,7 +103,7 @@ fn planned(reads: &dyn Reads) -> FsResult<Vec<Repair>> {
 /// Repairs that do not depend on each other: those of the first kind of which there are any.
 fn next(reads: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
     type Kind = fn(&dyn Reads, &Survey) -> FsResult<Vec<Repair>>;
-    let kinds: [Kind; 8] = [
+    let kinds: [Kind; 9] = [
         nodes::missing,
         tree::entries,
         nodes::leftovers,
@@ -112,6 +112,7 @@ fn next(reads: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
         nodes::counts,
         objects::uses,
         objects::counters,
+        objects::quotas,
     ];
     for kind in kinds {
         let repairs = kind(reads, survey)?;

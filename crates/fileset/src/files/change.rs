@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use penstock_base::{FsError, FsResult, clock};
-use penstock_vfs::{Allocation, Inode, Position, Seek};
+use penstock_vfs::{Allocation, Identity, Inode, Position, Seek};
 
 use super::{File, Files};
 use crate::{
@@ -120,9 +120,10 @@ impl Files {
     }
 
     /// Changes what is allocated of an open file. Nothing is reserved: a bucket has room or says so when it is
-    /// written to. Goes on if it is dropped.
+    /// written to; but fails where a quota has no room by now. Goes on if it is dropped.
     pub(crate) async fn allocate(
         self: &Arc<Self>,
+        by: &Identity,
         file: Arc<File>,
         range: Range<u64>,
         allocation: Allocation,
@@ -135,6 +136,9 @@ impl Files {
             Allocation::PunchHole => (true, true),
             Allocation::ZeroRange { keep_size } => (true, keep_size),
         };
+        if matches!(allocation, Allocation::Reserve { .. }) {
+            self.room(by, &file, &range).await?;
+        }
         let files = Arc::clone(self);
         let allocated = tokio::spawn(async move {
             if clears {

@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 use super::Files;
 use crate::{
     data::{ObjectId, Piece, Placed, UNKNOWN_LENGTH, Uncommitted, checksums},
-    engine::{Reads, query, transact},
+    engine::{Engine, Reads, query, transact},
     operations,
     schema::{self, BLOCK_SIZE, Chunk, Extent, FOLD_FIRST_AT, GRAIN, Stored, damaged},
 };

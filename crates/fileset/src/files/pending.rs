@@ -6,7 +6,10 @@ use bytes::Bytes;
 use penstock_base::Reservation;
 use penstock_vfs::Attributes;
 
-use crate::data::Piece;
+use crate::{
+    data::Piece,
+    quotas::{Room, Subject},
+};
 
 /// A piece that is shorter is copied when another one follows it, so that none is much smaller than its memory.
 const SMALL: usize = 16 << 10;
@@ -19,6 +22,37 @@ const PIECES_MAX: usize = 8192;
 
 /// Bytes by where they begin; none overlap.
 pub(super) type Pieces = BTreeMap<u64, Bytes>;
+
+/// What pays for pieces: memory, and room where something limits the file.
+#[derive(Debug, Default)]
+pub(super) struct Paid {
+    memory: Option<Reservation>,
+    /// One for each of those whose file it was meanwhile.
+    rooms: Vec<Room>,
+}
+
+impl Paid {
+    pub(super) fn new(memory: Reservation, room: Option<Room>) -> Self {
+        Self {
+            memory: Some(memory),
+            rooms: room.into_iter().collect(),
+        }
+    }
+
+    fn merge(&mut self, more: Self) {
+        match (&mut self.memory, more.memory) {
+            (Some(held), Some(more)) => held.merge(more),
+            (held, more) => *held = held.take().or(more),
+        }
+        for room in more.rooms {
+            let other = match self.rooms.last_mut() {
+                Some(last) => last.merge(room),
+                None => Some(room),
+            };
+            self.rooms.extend(other);
+        }
+    }
+}
 
 /// What a save took.
 #[derive(Debug, Default)]
@@ -55,7 +89,7 @@ pub(crate) struct Pending {
     drops_set_id: bool,
     pieces: Pieces,
     bytes: u64,
-    memory: Option<Reservation>,
+    paid: Paid,
     /// What a save is putting into the bucket, below `pieces`.
     saving: Option<Saving>,
     /// A close said that what is pending could not be saved.
@@ -69,7 +103,7 @@ pub(crate) struct Pending {
 struct Saving {
     pieces: Pieces,
     bytes: u64,
-    memory: Option<Reservation>,
+    paid: Paid,
     modified: Option<SystemTime>,
     reach: u64,
 }
@@ -78,7 +112,7 @@ struct Saving {
 #[derive(Debug)]
 pub(super) struct Before {
     pieces: Pieces,
-    memory: Option<Reservation>,
+    paid: Paid,
     pub(super) size: u64,
     reach: u64,
     is_resized: bool,
@@ -108,7 +142,7 @@ impl Pending {
             drops_set_id: false,
             pieces: Pieces::new(),
             bytes: 0,
-            memory: None,
+            paid: Paid::default(),
             saving: None,
             is_told: false,
             changes: 0,
@@ -130,6 +164,13 @@ impl Pending {
 
     pub(super) fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// Whether what is not saved counts for one of these.
+    pub(super) fn counts_for(&self, subjects: &[Subject]) -> bool {
+        let saving = self.saving.iter().flat_map(|saving| &saving.paid.rooms);
+        let mut rooms = self.paid.rooms.iter().chain(saving);
+        rooms.any(|room| room.is_of(subjects))
     }
 
     /// Whether a save has anything to do, or is doing it.
@@ -171,12 +212,9 @@ impl Pending {
         last.map_or(0, |(offset, piece)| offset + piece.len() as u64)
     }
 
-    /// Adds what was written, for which `memory` pays.
-    pub(super) fn write(&mut self, offset: u64, data: Bytes, memory: Reservation, now: SystemTime) {
-        match &mut self.memory {
-            Some(held) => held.merge(memory),
-            None => self.memory = Some(memory),
-        }
+    /// Adds what was written and `paid` for.
+    pub(super) fn write(&mut self, offset: u64, data: Bytes, paid: Paid, now: SystemTime) {
+        self.paid.merge(paid);
         let end = offset + data.len() as u64;
         self.bytes -= cut(&mut self.pieces, offset..end);
         self.bytes += data.len() as u64;
@@ -204,7 +242,7 @@ impl Pending {
     pub(super) fn resize(&mut self, size: u64, now: SystemTime) -> Before {
         let mut before = Before {
             pieces: self.punch(size..u64::MAX),
-            memory: None,
+            paid: Paid::default(),
             size: self.size,
             reach: self.reach,
             is_resized: self.is_resized,
@@ -219,14 +257,14 @@ impl Pending {
         self.is_resized = before.is_dirty;
         self.modified = before.is_dirty.then_some(now);
         if !before.is_dirty {
-            before.memory = self.memory.take();
+            before.paid = std::mem::take(&mut self.paid);
         }
         before
     }
 
     /// The size was not changed, or not all the way: the metadata says that it is `saved`. Only in one's turn.
     pub(super) fn undo_resize(&mut self, before: Before, saved: u64) {
-        self.put_below(before.pieces, before.memory);
+        self.put_below(before.pieces, before.paid);
         self.reach = before.reach.max(self.pieces_end());
         self.size = saved.max(self.reach);
         self.is_resized |= before.is_resized;
@@ -243,7 +281,7 @@ impl Pending {
 
     /// What was punched out of what is pending is there again. Only in one's turn.
     pub(super) fn undo_punch(&mut self, punched: Pieces) {
-        self.put_below(punched, None);
+        self.put_below(punched, Paid::default());
     }
 
     /// The file is at least so long.
@@ -286,7 +324,7 @@ impl Pending {
     /// Gives back what is paid for bytes that were written over.
     fn give_back_memory(&mut self) {
         let needed = self.bytes + SPARE_MAX;
-        if let Some(held) = &mut self.memory
+        if let Some(held) = &mut self.paid.memory
             && held.bytes() > 2 * needed
         {
             drop(held.split(held.bytes() - needed));
@@ -302,7 +340,7 @@ impl Pending {
         let saving = Saving {
             pieces: std::mem::take(&mut self.pieces),
             bytes: std::mem::take(&mut self.bytes),
-            memory: self.memory.take(),
+            paid: std::mem::take(&mut self.paid),
             modified: self.modified.take(),
             reach: std::mem::take(&mut self.reach),
         };
@@ -344,8 +382,8 @@ impl Pending {
     /// What is left of what was taken is not, and waits for another save, below what was written since.
     pub(super) fn give_back(&mut self, taken: &Taken) {
         let saving = self.saving.take();
-        let (pieces, memory) = saving.map_or((Pieces::new(), None), |it| (it.pieces, it.memory));
-        self.put_below(pieces, memory);
+        let (pieces, paid) = saving.map_or_else(Default::default, |it| (it.pieces, it.paid));
+        self.put_below(pieces, paid);
         self.reach = self.reach.max(taken.reach);
         self.is_resized = true;
         self.modified = self.modified.or(taken.modified);
@@ -369,20 +407,14 @@ impl Pending {
     }
 
     /// Pieces are pending again, below those that are.
-    fn put_below(&mut self, pieces: Pieces, memory: Option<Reservation>) {
+    fn put_below(&mut self, pieces: Pieces, paid: Paid) {
         let newer = std::mem::replace(&mut self.pieces, pieces);
         for (offset, piece) in newer {
             cut(&mut self.pieces, offset..offset + piece.len() as u64);
             self.pieces.insert(offset, piece);
         }
         self.bytes = self.pieces.values().map(|piece| piece.len() as u64).sum();
-        self.memory = match (self.memory.take(), memory) {
-            (Some(mut memory), Some(more)) => {
-                memory.merge(more);
-                Some(memory)
-            }
-            (one, other) => one.or(other),
-        };
+        self.paid.merge(paid);
     }
 
     /// What a reader of `range` sees.
@@ -479,7 +511,7 @@ mod tests {
                         let data = vec![number as u8 + 1; length as usize];
                         model[start_at..end].copy_from_slice(&data);
                         let memory = budget.try_reserve(length).unwrap();
-                        pending.write(start, data.into(), memory, SystemTime::UNIX_EPOCH);
+                        pending.write(start, data.into(), Paid::new(memory, None), SystemTime::UNIX_EPOCH);
                     }
                     3 if taken.is_none() => taken = pending.take(),
                     3 => if let Some(taken) = taken.take() {

@@ -9,10 +9,13 @@ use penstock_vfs::{
     Access, Change, Durability, HandleId, Identity, WritePlace, Written, permission,
 };
 
-use super::{File, Files, pending::Taken};
+use super::{
+    File, Files,
+    pending::{Paid, Taken},
+};
 use crate::{
     data::Placed,
-    engine::query,
+    engine::{Engine, query},
     operations::{self, Edit, FileChange, SizeChange, Step},
     schema::BLOCK_SIZE,
 };
@@ -22,7 +25,7 @@ const PENDING_MAX: u64 = 8 * BLOCK_SIZE;
 /// The same at most, as a part of the memory.
 const PENDING_SHARE: u64 = 4;
 /// Files that are saved at once where all are.
-const SAVES_MAX: usize = 1024;
+pub(super) const SAVES_MAX: usize = 1024;
 /// How long a write waits for memory.
 const MEMORY_WAIT: Duration = Duration::from_secs(60);
 /// Pieces of less are copied: they would keep the whole block that they were received in.
@@ -41,6 +44,12 @@ impl Files {
             return Err(FsError::BadHandle);
         }
         let file = handle.file;
+        let offset = match place {
+            WritePlace::At(offset) => offset,
+            WritePlace::End(_) | WritePlace::EndInPieces(_) => file.pending.lock().size(),
+        };
+        let range = offset..offset.saturating_add(data.len() as u64);
+        let room = self.room(by, &file, &range).await?;
         let memory = self.memory(&file, data.len() as u64).await?;
         let has_set_id = by.uid != 0 && self.has_set_id(&file).await?;
         // Elsewhere somebody may set it before this is saved.
@@ -60,7 +69,7 @@ impl Files {
                 return Err(FsError::FileTooLarge);
             }
             if !data.is_empty() {
-                pending.write(offset, data, memory, clock::wall_time());
+                pending.write(offset, data, Paid::new(memory, room), clock::wall_time());
             }
             if drops_set_id {
                 pending.drop_set_id();

@@ -6,7 +6,7 @@ use penstock_vfs::{AttributeChanges, Attributes, Inode, TimeChange, permission};
 use super::{Asked, node, put_node, shown};
 use crate::{
     engine::{Transaction, mark},
-    schema,
+    quotas, schema,
 };
 
 /// Makes changes of attributes, all but that of the size, or none.
@@ -16,7 +16,8 @@ pub(crate) fn set_attributes(
     inode: Inode,
     changes: &AttributeChanges,
 ) -> FsResult<Attributes> {
-    let mut file = node(transaction, inode)?;
+    let held = node(transaction, inode)?;
+    let mut file = held.clone();
     let before = shown(transaction, inode, &file)?;
     if changes
         .only_if_changed_at
@@ -38,6 +39,9 @@ pub(crate) fn set_attributes(
         file.seen = mark(transaction.get(&schema::times(inode))?.as_ref());
     }
     file.changed = asked.now;
+    if (file.uid, file.gid) != (held.uid, held.gid) {
+        quotas::hand_over(transaction, asked, inode, (&held, &file))?;
+    }
     put_node(transaction, inode, &file);
     shown(transaction, inode, &file)
 }

@@ -14,6 +14,7 @@ use super::{node, put_node};
 use crate::{
     data::ObjectId,
     engine::{Reads, Transaction},
+    quotas::{self, Amount, Owner},
     schema::{self, BLOCK_SIZE, Chunk, Extent, Node, ObjectUse, UseChange},
     snapshots,
 };
@@ -115,18 +116,23 @@ pub(crate) fn edit(
     step.is_first = made == 0;
     step.is_last = step.edits == edits.len();
     uses.apply(transaction)?;
-    count_bytes(transaction, allocated, &file)?;
+    count_bytes(transaction, allocated, (inode, &file))?;
     change(&step).apply(&mut file);
     put_node(transaction, inode, &file);
     Ok(step)
 }
 
 /// Counts what a file occupies more than `before`, or less.
-fn count_bytes(transaction: &mut dyn Transaction, before: u64, file: &Node) -> FsResult<()> {
-    match file.allocated.wrapping_sub(before) as i64 {
-        0 => Ok(()),
-        more => Ok(transaction.add(schema::BYTES, more)?),
-    }
+fn count_bytes(
+    transaction: &mut dyn Transaction,
+    before: u64,
+    (inode, file): (Inode, &Node),
+) -> FsResult<()> {
+    let more = Amount {
+        bytes: file.allocated.wrapping_sub(before).cast_signed(),
+        files: 0,
+    };
+    quotas::charge(transaction, Owner::of(inode, file), more)
 }
 
 impl FileChange {
@@ -251,7 +257,7 @@ pub(crate) fn fold(
     let (mut uses, allocated) = (Uses::default(), file.allocated);
     edited.put(transaction, (inode, index), (&mut file, &mut uses));
     uses.apply(transaction)?;
-    count_bytes(transaction, allocated, &file)?;
+    count_bytes(transaction, allocated, (inode, &file))?;
     put_node(transaction, inode, &file);
     Ok(true)
 }
@@ -405,6 +411,25 @@ pub(crate) fn extents_in(
         },
     )?;
     Ok(found)
+}
+
+/// Bytes of a range of a file that are written.
+pub(crate) fn written_in(reads: &dyn Reads, inode: Inode, range: &Range<u64>) -> FsResult<u64> {
+    let mut written = 0;
+    let first = range.start / BLOCK_SIZE;
+    visit(reads, (inode, first), &mut |index, chunk| {
+        let start = index * BLOCK_SIZE;
+        if start >= range.end {
+            return ControlFlow::Break(());
+        }
+        let within = |place: u64| place.saturating_sub(start).min(BLOCK_SIZE) as u32;
+        let wanted = within(range.start)..within(range.end);
+        let parts = chunk.extents.iter();
+        let parts = parts.filter_map(|extent| extent.part(&wanted));
+        written += parts.map(|part| u64::from(part.length)).sum::<u64>();
+        ControlFlow::Continue(())
+    })?;
+    Ok(written)
 }
 
 /// The first place at or behind `from` that is written, or that is not.

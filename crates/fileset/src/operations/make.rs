@@ -7,6 +7,7 @@ use penstock_vfs::{Change, Exclusivity, FileKind, Inode, permission};
 use super::{Asked, Place, count_directories, enterable, find, node, put_entry, put_node, touch};
 use crate::{
     engine::Transaction,
+    quotas::{self, Amount, Owner, Use},
     schema::{self, Entry, Format, Node},
 };
 
@@ -64,7 +65,8 @@ pub(crate) fn format(
 /// Makes a file, or finds the one that is there and may be.
 pub(crate) fn make(transaction: &mut dyn Transaction, making: &Making) -> FsResult<MadeNode> {
     let dentry = making.place.dentry();
-    let above = super::directory_attributes(transaction, dentry.parent)?;
+    let parent = super::directory(transaction, dentry.parent)?;
+    let above = super::shown(transaction, dentry.parent, &parent)?;
     if let Some(entry) = find(transaction, dentry)? {
         check_found(transaction, entry, &making.new)?;
         return Ok(MadeNode {
@@ -74,7 +76,13 @@ pub(crate) fn make(transaction: &mut dyn Transaction, making: &Making) -> FsResu
         });
     }
     enterable(transaction, &making.asked.by, dentry.parent)?;
-    let node = new_node(making, &above);
+    let node = Node {
+        project: parent.project,
+        ..new_node(making, &above)
+    };
+    let owner = Owner::of(making.inode, &node);
+    let one = Use { bytes: 0, files: 1 };
+    quotas::admit(transaction, &making.asked, owner, one)?;
     put_node(transaction, making.inode, &node);
     if let Some(target) = &making.new.target {
         transaction.put(&schema::target(making.inode), target.clone());
@@ -87,7 +95,8 @@ pub(crate) fn make(transaction: &mut dyn Transaction, making: &Making) -> FsResu
     if node.is_directory() {
         count_directories(transaction, dentry.parent, 1)?;
     }
-    transaction.add(schema::FILES, 1)?;
+    let one = Amount { bytes: 0, files: 1 };
+    quotas::charge(transaction, owner, one)?;
     touch(transaction, dentry.parent, making.asked.now)?;
     Ok(MadeNode {
         inode: making.inode,

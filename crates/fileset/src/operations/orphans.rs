@@ -19,6 +19,7 @@ use super::{
 use crate::{
     data::ObjectId,
     engine::{Reads, Transaction},
+    quotas::{self, Amount, Owner},
     schema::{self, ObjectUse, kind},
 };
 
@@ -55,7 +56,11 @@ pub(crate) fn collect(transaction: &mut dyn Transaction, inode: Inode) -> FsResu
         _ => {}
     }
     keys.iter().for_each(|key| transaction.delete(key));
-    transaction.add(schema::FILES, -1)?;
+    let gone = Amount {
+        bytes: 0,
+        files: -1,
+    };
+    quotas::charge(transaction, Owner::of(inode, &file), gone)?;
     Ok(true)
 }
 

@@ -7,6 +7,8 @@ use penstock_base::{FsError, FsResult};
 pub const FORMAT_VERSION: u32 = 1;
 /// The same once there were snapshots: who does not know them would change what they keep.
 const WITH_SNAPSHOTS: u32 = 2;
+/// The same once there were quotas: who does not know them would not count what they limit.
+const WITH_QUOTAS: u32 = 3;
 /// Bytes in a chunk of a file, and in the largest object: large enough that a bucket is as fast as it can be with a
 /// few requests under way, small enough that one in memory for each of many writers is bearable.
 pub const BLOCK_SIZE: u64 = 4 << 20;
@@ -34,8 +36,17 @@ impl Format {
 
     /// What it says of itself from the first snapshot on.
     pub(crate) fn with_snapshots(self) -> Self {
+        self.at_least(WITH_SNAPSHOTS)
+    }
+
+    /// The same from the first quota on.
+    pub(crate) fn with_quotas(self) -> Self {
+        self.at_least(WITH_QUOTAS)
+    }
+
+    fn at_least(self, version: u32) -> Self {
         Self {
-            version: WITH_SNAPSHOTS,
+            version: self.version.max(version),
             ..self
         }
     }
@@ -57,7 +68,7 @@ impl Format {
             identity: value.try_get_u64_le().map_err(damaged)?,
             block_size: value.try_get_u64_le().map_err(damaged)?,
         };
-        let is_known = (FORMAT_VERSION..=WITH_SNAPSHOTS).contains(&version);
+        let is_known = (FORMAT_VERSION..=WITH_QUOTAS).contains(&version);
         if !is_known || format.block_size != BLOCK_SIZE {
             return Err(FsError::Unsupported(
                 "the file system has another format: use the version of penstock that made it",

@@ -36,8 +36,8 @@ pub(crate) struct Node {
     pub(crate) seen: u64,
     /// With which number it was made exclusively; 0 with none.
     pub(crate) verifier: u64,
-    /// Of no use, and 0.
-    pub(crate) epoch: u64,
+    /// The directory for whose quota it counts; 0 for none.
+    pub(crate) project: u64,
 }
 
 impl Node {
@@ -57,7 +57,7 @@ impl Node {
             parent: 0,
             seen: 0,
             verifier: 0,
-            epoch: 0,
+            project: 0,
         }
     }
 
@@ -119,7 +119,7 @@ impl Node {
         for time in [self.accessed, self.modified, self.changed] {
             put_time(&mut bytes, time);
         }
-        for number in [self.parent, self.seen, self.verifier, self.epoch] {
+        for number in [self.parent, self.seen, self.verifier, self.project] {
             bytes.put_u64_le(number);
         }
         bytes.into()
@@ -153,7 +153,7 @@ impl Node {
             parent: number()?,
             seen: number()?,
             verifier: number()?,
-            epoch: number()?,
+            project: number()?,
         })
     }
 }
@@ -268,6 +268,7 @@ mod tests {
                 size: u64::MAX,
                 parent: 9,
                 verifier: 3,
+                project: 4,
                 ..Node::new(kind, now)
             };
             assert_eq!(Node::decode(&node.encode()).unwrap(), node);

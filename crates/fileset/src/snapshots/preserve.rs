@@ -3,7 +3,7 @@
 //! It stands around the engine of whoever changes files, so that no operation can forget it. As long as there is no
 //! snapshot an operation looks at a flag and at no key; that is right where nobody else makes snapshots, for engines run one
 //! operation after the other and the flag changes within operations. Where others have the same keys the flag stays set, and each
-//! operation reads the epoch.
+//! operation reads the epoch. The same is done for quotas: whether there are any is a key that each operation asks for.
 
 use std::{
     ops::Range,
@@ -23,7 +23,7 @@ use crate::{
         Engine, EngineError, EngineResult, Frozen, Operation, Peers, Query, Reads, Transaction,
         Verdict, Visitor,
     },
-    schema::{self, EPOCH, Epoch},
+    schema::{self, EPOCH, Epoch, QUOTAS},
 };
 
 /// See the module.
@@ -31,14 +31,15 @@ use crate::{
 pub(crate) struct Preserving {
     below: Arc<dyn Engine>,
     flag: Flag,
+    quotas: Flag,
 }
 
-/// Whether an operation looks for a snapshot.
+/// Whether an operation looks for a snapshot, or for what all quotas have in common.
 #[derive(Debug, Clone)]
 struct Flag {
-    /// There may be one. Whether there is one is found out by the first operation.
+    /// It may be there. Whether it is is found out by the first operation.
     may_be: Arc<AtomicBool>,
-    /// Others may make one at any time.
+    /// Others may make it at any time.
     is_shared: bool,
 }
 
@@ -55,11 +56,20 @@ impl Flag {
 
 impl Preserving {
     pub(crate) fn new(below: Arc<dyn Engine>) -> Self {
-        let flag = Flag {
+        let flag = || Flag {
             may_be: Arc::new(AtomicBool::new(true)),
             is_shared: below.peers().is_some(),
         };
-        Self { below, flag }
+        Self {
+            flag: flag(),
+            quotas: flag(),
+            below,
+        }
+    }
+
+    /// Whether something may be limited.
+    pub(crate) fn may_have_quotas(&self) -> bool {
+        self.quotas.is_set()
     }
 }
 
@@ -67,6 +77,7 @@ impl Preserving {
 struct Keeping<'a> {
     below: &'a mut dyn Transaction,
     flag: &'a Flag,
+    quotas: &'a Flag,
     /// The outer `None` if nobody has looked.
     epoch: Option<Option<Epoch>>,
     /// Why something could not be kept: nothing is changed then.
@@ -125,10 +136,14 @@ pub(super) fn damaged(error: &FsError) -> EngineError {
 
 impl Reads for Keeping<'_> {
     fn get(&self, key: &[u8]) -> EngineResult<Option<Bytes>> {
-        match key == EPOCH && !self.flag.is_set() {
-            true => Ok(None),
-            false => self.below.get(key),
+        if key == EPOCH && !self.flag.is_set() || key == QUOTAS && !self.quotas.is_set() {
+            return Ok(None);
         }
+        let value = self.below.get(key)?;
+        if key == QUOTAS && value.is_none() {
+            self.quotas.set(false);
+        }
+        Ok(value)
     }
 
     fn scan(&self, range: Range<&[u8]>, visit: Visitor<'_>) -> EngineResult<()> {
@@ -141,6 +156,9 @@ impl Transaction for Keeping<'_> {
         if key == EPOCH {
             self.epoch = None;
             self.flag.set(true);
+        }
+        if key == QUOTAS {
+            self.quotas.set(true);
         }
         self.try_to_keep(key);
         self.below.put(key, value);
@@ -174,11 +192,13 @@ impl Engine for Preserving {
 
     async fn run(&self, mut operation: Operation) -> EngineResult<()> {
         let failure = Arc::new(Mutex::new(None));
-        let (flag, failed) = (self.flag.clone(), Arc::clone(&failure));
+        let (flag, quotas) = (self.flag.clone(), self.quotas.clone());
+        let failed = Arc::clone(&failure);
         let keeping = move |transaction: &mut dyn Transaction| {
             let mut keeping = Keeping {
                 below: transaction,
                 flag: &flag,
+                quotas: &quotas,
                 epoch: None,
                 failed: None,
             };

@@ -63,7 +63,7 @@ impl FilesetVolume {
         let objects = Arc::new(Objects::with_spool(transfer, spool));
         let engine = Arc::new(Preserving::new(engine));
         let parts = Arc::new(Parts {
-            files: Files::new(engine.clone(), Arc::clone(&objects)),
+            files: Files::new(Arc::clone(&engine), Arc::clone(&objects)),
             machines: Machines::new(&engine),
             engine,
             objects,

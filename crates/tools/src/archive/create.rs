@@ -18,13 +18,12 @@ use std::{
 };
 
 use super::{
-    Compression, FileId, Format, Kind, Member, Sources,
-    accounts::Accounts,
-    compression_threads,
+    Compression, FileId, Format, Kind, Member, Sources, compression_threads,
     format::{encode, padding},
 };
 use crate::{
     Patterns, Report, Stop, Threads,
+    accounts::Accounts,
     work::{Crew, Order},
 };
 

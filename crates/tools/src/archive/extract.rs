@@ -20,15 +20,14 @@ use std::{
 use penstock_vfs::FileKind;
 
 use super::{
-    Compression, Kind, Member, Reader, Selection,
-    accounts::Accounts,
-    is_final,
+    Compression, Kind, Member, Reader, Selection, is_final,
     list::tell_missing,
     names,
     place::{Places, open_root},
 };
 use crate::{
     Report, Stop, Threads,
+    accounts::Accounts,
     direct::Place,
     local::c_string,
     tree::{Target, was_taken},

@@ -5,7 +5,6 @@
 //! many threads write files, and what would hinder them, modes and times of directories, comes last
 //! ([`extract`](mod@extract)). [`format`](mod@format) knows the bytes.
 
-mod accounts;
 mod compression;
 mod create;
 mod extract;

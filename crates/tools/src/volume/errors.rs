@@ -42,6 +42,7 @@ fn says_more(error: &FsError) -> bool {
         | FsError::NameTooLong
         | FsError::FileTooLarge
         | FsError::NoSpace
+        | FsError::QuotaExceeded
         | FsError::NoAttribute
         | FsError::TooManyLinks
         | FsError::NoSuchPlace
@@ -80,6 +81,7 @@ fn number(error: &FsError) -> Errno {
         FsError::NameNotUtf8 => Errno::ILSEQ,
         FsError::FileTooLarge => Errno::FBIG,
         FsError::NoSpace => Errno::NOSPC,
+        FsError::QuotaExceeded => Errno::DQUOT,
         FsError::OutOfMemory => Errno::NOMEM,
         FsError::LimitReached(_) => Errno::MFILE,
         FsError::Busy(_) => Errno::BUSY,

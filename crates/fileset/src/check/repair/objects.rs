@@ -65,3 +65,13 @@ pub(super) fn counters(_: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> 
     });
     Ok(repairs.collect())
 }
+
+/// What is counted of whose files are limited, or may be.
+pub(super) fn quotas(_: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
+    let wrong = survey.quotas.wrong(&survey.inodes);
+    let repairs = wrong.map(|wrong| {
+        let key = schema::used(wrong.subject, wrong.counted);
+        Repair::new(wrong.to_string()).put(&key, number(wrong.there.cast_unsigned()))
+    });
+    Ok(repairs.collect())
+}

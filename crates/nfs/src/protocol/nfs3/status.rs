@@ -23,6 +23,7 @@ impl Status {
     pub(crate) const TOO_MANY_LINKS: Self = Self(31);
     pub(crate) const NAME_TOO_LONG: Self = Self(63);
     pub(crate) const NOT_EMPTY: Self = Self(66);
+    pub(crate) const QUOTA_EXCEEDED: Self = Self(69);
     pub(crate) const STALE: Self = Self(70);
     pub(crate) const BAD_HANDLE: Self = Self(10001);
     pub(crate) const NOT_SYNCHRONIZED: Self = Self(10002);
@@ -52,6 +53,7 @@ fn status_of(error: &FsError) -> Status {
         FsError::NameTooLong => Status::NAME_TOO_LONG,
         FsError::FileTooLarge => Status::TOO_BIG,
         FsError::NoSpace => Status::NO_SPACE,
+        FsError::QuotaExceeded => Status::QUOTA_EXCEEDED,
         FsError::OutOfMemory
         | FsError::LimitReached(_)
         | FsError::Busy(_)
@@ -106,6 +108,7 @@ mod tests {
             (FsError::NameNotUtf8, 22),
             (FsError::FileTooLarge, 27),
             (FsError::NoSpace, 28),
+            (FsError::QuotaExceeded, 69),
             (FsError::OutOfMemory, 10008),
             (FsError::LimitReached(""), 10008),
             (FsError::Busy(""), 10008),

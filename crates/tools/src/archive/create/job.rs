@@ -13,7 +13,6 @@ use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use super::{
     super::{
         FileId, Kind, Member,
-        accounts::Accounts,
         format::{BLOCK, RANGES_MAX},
     },
     batch::Pace,
@@ -22,6 +21,7 @@ use super::{
 };
 use crate::{
     Report,
+    accounts::Accounts,
     local::{self, Handle},
     tree::Source,
     work::{Crew, Job},

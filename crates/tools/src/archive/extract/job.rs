@@ -12,13 +12,14 @@ use penstock_vfs::{Device, FileKind, NewKind, SpecialFile};
 use rustix::{fs, io::Errno};
 
 use super::{
-    super::{Kind, Member, accounts::Accounts, names},
+    super::{Kind, Member, names},
     ExtractSettings, PIECE_BYTES,
     growing::Growing,
     started::{Begun, Permit},
 };
 use crate::{
     Report, Stop,
+    accounts::Accounts,
     report::reason,
     tree::{Dress, Facts, LOST_LINKS, Losses, Target, Written, was_taken},
     work::{Crew, Job},
