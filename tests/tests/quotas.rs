@@ -106,6 +106,46 @@ fn a_quota_of_the_file_system_is_what_df_shows_and_holds_when_it_is_mounted_late
     fileset.run("check", &[]).expect_success();
 }
 
+#[test]
+fn a_directory_is_limited_and_mv_copies_into_it() {
+    let fileset = Fileset::new("quota-directory");
+    let mount = fileset.mount();
+    fs::create_dir_all(mount.join("projects/one/below")).unwrap();
+    fs::write(mount.join("projects/one/below/file"), vec![1; 300_000]).unwrap();
+    let limits = ["--path", "projects/one", "--hard", "1MiB"];
+    fileset.quota("set", &limits).expect_success();
+    let refused = fs::write(mount.join("projects/one/large"), vec![1; 800_000]);
+    assert_eq!(refused.unwrap_err().raw_os_error(), Some(122));
+    fs::remove_file(mount.join("projects/one/large")).unwrap();
+    assert_eq!(blocks(&mount.join("projects/one/below")).0, 256);
+    fs::write(mount.join("outside"), vec![2; 100_000]).unwrap();
+    let moved = mount.join("projects/one/moved");
+    let renamed = fs::rename(mount.join("outside"), &moved);
+    assert_eq!(renamed.unwrap_err().raw_os_error(), Some(18));
+    let mut command = Command::new("mv");
+    command.args([&mount.join("outside"), &moved]);
+    run_within(Patience::seconds(60), &mut command).expect_success();
+    assert!(fs::read(&moved).unwrap() == vec![2; 100_000]);
+    mount.unmount();
+    let quota = &listed(&fileset)[0];
+    assert_eq!(quota["path"], "/projects/one");
+    assert_eq!(
+        (&quota["bytes"]["used"], &quota["files"]["used"]),
+        (&400_000.into(), &4.into())
+    );
+    let missing = fileset.quota("set", &["--path", "/no/such", "--hard", "1G"]);
+    assert!(
+        missing.stderr.contains("no such directory"),
+        "{}",
+        missing.stderr
+    );
+    fileset
+        .quota("remove", &["--path", "/projects/one"])
+        .expect_success();
+    assert!(listed(&fileset).is_empty());
+    fileset.run("check", &[]).expect_success();
+}
+
 /// Blocks of a file system, and those that are free.
 fn blocks(path: &Path) -> (u64, u64) {
     let mut command = Command::new("stat");

@@ -90,6 +90,11 @@ pub enum QuotaSubject {
         /// Its number.
         number: u32,
     },
+    /// A directory with all that is below it.
+    Directory {
+        /// Where it is, from the root of the file system on.
+        path: String,
+    },
 }
 
 /// What becomes of limits: what is not there stays as it is, and 0 takes a limit away.

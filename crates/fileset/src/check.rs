@@ -143,6 +143,7 @@ impl Survey {
             schema::SCHEDULE => schema::Schedule::decode(value).map(drop)?,
             schema::FILES => self.files = counter(Some(value)),
             schema::BYTES => self.bytes = counter(Some(value)),
+            [kind::MARKING, ..] => drop(schema::inode_in(key)?),
             [kind::USED | kind::QUOTA, ..] => self.quotas.look(key, value)?,
             [kind::OBJECT, ..] => {
                 let object = schema::object_in(key)?;

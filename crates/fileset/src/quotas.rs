@@ -14,12 +14,18 @@
 //! steps, beside those who change them. A file that was not reached yet is not counted by who changes it, so at each
 //! moment the counters say what the files up to there come to. Limits of users and groups count once all were reached.
 //!
+//! The quota of a directory is that of a project elsewhere: each file has the number of the directory for which it counts, and what
+//! is made in a directory counts for what that does. Nothing is moved or linked from what counts for one into what counts for
+//! another. What was there before is marked in steps, from above (`marking`). Such quotas do not nest.
+//!
 //! | part | what it does |
 //! |---|---|
 //! | `limits` | what becomes of use that grows |
 //! | `charge` | counts what files take, and finds out what limits one |
 //! | `room` | what was accepted of writes and is not in the metadata |
 //! | `counting` | counts all files to their owners |
+//! | `marking` | lets what is below a directory count for its quota |
+//! | `places` | where directories with quotas are |
 //!
 //! The superuser is not held to limits of users and groups, as in Linux, but counted; to those of directories and of the
 //! file system everybody is. What only snapshots have is nobody's.
@@ -27,6 +33,8 @@
 mod charge;
 mod counting;
 mod limits;
+mod marking;
+mod places;
 mod room;
 
 use std::{
@@ -36,12 +44,15 @@ use std::{
 };
 
 use penstock_base::{FsError, FsResult};
+use penstock_vfs::Inode;
 
 pub(crate) use charge::{
     Amount, Owner, Writing, admit, admit_write, charge, hand_over, limiting, note_passed, record,
     sizes,
 };
 pub use counting::{Counting, count, count_some};
+pub(crate) use marking::follow;
+pub use places::directory_at;
 pub(crate) use room::{Accepted, Room};
 
 pub use crate::schema::{Limit, Limits, Subject};
@@ -63,7 +74,7 @@ pub struct Use {
 }
 
 /// A quota with what is used of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quota {
     /// Whose.
     pub subject: Subject,
@@ -71,8 +82,10 @@ pub struct Quota {
     pub limits: Limits,
     /// What they do. Means nothing while it is being counted.
     pub used: Use,
-    /// Whether the limits count: those of users and groups do once all files were counted.
+    /// Whether all is counted. Until then limits of users and groups count for nobody, and those of directories for what was.
     pub is_counted: bool,
+    /// Where a directory is, from the root on.
+    pub path: Option<String>,
 }
 
 /// What becomes of limits: what is `None` stays as it is, and 0 takes a limit away.
@@ -161,6 +174,9 @@ fn set_now(transaction: &mut dyn Transaction, subject: Subject, change: Change) 
     let before = transaction.get(&key)?;
     let before = before.map(|before| Limits::decode(&before)).transpose()?;
     transaction.put(&key, change.of(before)?.encode());
+    if let (Subject::Directory(inode), None) = (subject, before) {
+        marking::begin(transaction, inode)?;
+    }
     let owners = match record(transaction)? {
         Some(Quotas { owners }) => owners,
         None => Owners::Uncounted,
@@ -188,8 +204,20 @@ fn remove_now(transaction: &mut dyn Transaction, subject: Subject) -> FsResult<b
     let key = schema::limits(subject);
     transaction.get(&key)?.ok_or(FsError::NotFound)?;
     transaction.delete(&key);
+    if let Subject::Directory(inode) = subject {
+        marking::undo(transaction, inode)?;
+    }
+    let has_owners = shrink(transaction)?;
+    Ok(!has_owners && is_owner(&subject))
+}
+
+fn is_owner(subject: &Subject) -> bool {
+    matches!(subject, Subject::User(_) | Subject::Group(_))
+}
+
+/// Limits were taken away: what needs none of those that are left goes. Returns whether a user or a group has one.
+fn shrink(transaction: &mut dyn Transaction) -> FsResult<bool> {
     let left = limits(transaction)?;
-    let is_owner = |subject: &Subject| matches!(subject, Subject::User(_) | Subject::Group(_));
     let has_owners = left.keys().any(is_owner);
     match (left.is_empty(), has_owners) {
         (true, _) => transaction.delete(schema::QUOTAS),
@@ -199,7 +227,17 @@ fn remove_now(transaction: &mut dyn Transaction, subject: Subject) -> FsResult<b
         }
         (false, true) => {}
     }
-    Ok(!has_owners && is_owner(&subject))
+    Ok(has_owners)
+}
+
+/// A directory with a quota is gone.
+pub(crate) fn end(transaction: &mut dyn Transaction, directory: Inode) -> FsResult<()> {
+    let key = schema::limits(Subject::Directory(directory));
+    if transaction.get(&key)?.is_some() {
+        transaction.delete(&key);
+        shrink(transaction)?;
+    }
+    Ok(())
 }
 
 /// All limits.
@@ -222,13 +260,20 @@ fn limits(reads: &dyn Reads) -> FsResult<BTreeMap<Subject, Limits>> {
 pub async fn list(engine: &dyn Engine) -> FsResult<Vec<Quota>> {
     query(engine, |reads| {
         let owners = record(reads)?.map_or(Owners::Uncounted, |quotas| quotas.owners);
+        let is_marked = marking::next(reads)?.is_none();
         let all = limits(reads)?.into_iter();
         all.map(|(subject, limits)| {
+            let directory = match subject {
+                Subject::Directory(inode) => Some(inode),
+                _ => None,
+            };
+            let path = directory.map(|inode| places::path_of(reads, inode));
             Ok(Quota {
                 subject,
                 limits,
                 used: charge::used(reads, subject)?,
-                is_counted: charge::counts(owners, subject),
+                is_counted: charge::counts(owners, subject) && (directory.is_none() || is_marked),
+                path: path.transpose()?,
             })
         })
         .collect()

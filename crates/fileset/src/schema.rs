@@ -27,6 +27,7 @@
 //! | `U` whose, `f` or `b` | the same of those of a user, of a group or of a directory with all below it ([`Subject`]) |
 //! | `l` | that something is limited, and which files are counted to their owners ([`Quotas`]) |
 //! | `l` whose | what one may use ([`Limits`]) |
+//! | `m` directory | what is in it behind this name is to count for the quota that the directory does |
 //! | `E` | the latest snapshot, if there is one ([`Epoch`]) |
 //! | `K` | a mark: the last number that a snapshot got |
 //! | `V` snapshot | its name and when it was taken ([`SnapshotRecord`]) |
@@ -109,6 +110,7 @@ pub(crate) mod kind {
     pub(crate) const HELD: u8 = b'H';
     pub(crate) const USED: u8 = b'U';
     pub(crate) const QUOTA: u8 = b'l';
+    pub(crate) const MARKING: u8 = b'm';
 }
 
 /// A key of an inode.
@@ -178,6 +180,11 @@ pub(crate) fn chunk(inode: Inode, index: u64) -> BytesMut {
 /// The key that says that a file has no name left.
 pub(crate) fn orphan(inode: Inode) -> BytesMut {
     of_inode(kind::ORPHAN, inode)
+}
+
+/// The key that says that entries of a directory are to count for its quota.
+pub(crate) fn marking(directory: Inode) -> BytesMut {
+    of_inode(kind::MARKING, directory)
 }
 
 /// The key of an [`ObjectUse`].

@@ -22,7 +22,7 @@ pub(crate) struct Listed {
 }
 
 /// Visits the entries behind the name `after`.
-pub(super) fn visit(
+pub(crate) fn visit(
     reads: &dyn Reads,
     directory: Inode,
     after: Option<&FileName>,

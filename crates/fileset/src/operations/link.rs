@@ -18,11 +18,15 @@ pub(crate) fn link(
         return Err(FsError::NotPermitted("a directory has one name"));
     }
     let dentry = place.dentry();
-    let above = super::directory_attributes(transaction, dentry.parent)?;
+    let parent = super::directory(transaction, dentry.parent)?;
+    let above = super::shown(transaction, dentry.parent, &parent)?;
     if find(transaction, dentry)?.is_some() {
         return Err(FsError::AlreadyExists);
     }
     enterable(transaction, &asked.by, dentry.parent)?;
+    if file.project != parent.project {
+        return Err(FsError::CrossDevice);
+    }
     match file.links {
         // It has been removed, and only those who hold it know it.
         0 => return Err(FsError::NotFound),

@@ -61,6 +61,9 @@ pub(crate) fn collect(transaction: &mut dyn Transaction, inode: Inode) -> FsResu
         files: -1,
     };
     quotas::charge(transaction, Owner::of(inode, &file), gone)?;
+    if file.project == inode.0 {
+        quotas::end(transaction, inode)?;
+    }
     Ok(true)
 }
 

@@ -6,11 +6,12 @@ use penstock_base::{FsError, FsResult};
 use penstock_vfs::{AccessMask, Attributes, Inode, RenameMode, Renamed, permission};
 
 use super::{
-    Asked, Place, attributes, check_empty, count_directories, directory_attributes, enterable,
-    find, node, put_entry, put_node, remove::unlink, touch,
+    Asked, Place, attributes, check_empty, count_directories, directory, enterable, find, node,
+    put_entry, put_node, remove::unlink, shown, touch,
 };
 use crate::{
     engine::{Reads, Transaction},
+    quotas,
     schema::{self, Entry},
 };
 
@@ -39,8 +40,12 @@ pub(crate) fn rename(transaction: &mut dyn Transaction, renaming: &Renaming) -> 
         target,
         mode,
     } = renaming;
-    let from = directory_attributes(transaction, source.parent)?;
-    let to = directory_attributes(transaction, target.parent)?;
+    let (from_node, to_node) = (
+        directory(transaction, source.parent)?,
+        directory(transaction, target.parent)?,
+    );
+    let from = shown(transaction, source.parent, &from_node)?;
+    let to = shown(transaction, target.parent, &to_node)?;
     permission::check(&from, &asked.by, AccessMask::EXECUTE)?;
     permission::check(&to, &asked.by, AccessMask::EXECUTE)?;
     let moved = find(transaction, source.dentry())?.ok_or(FsError::NotFound)?;
@@ -51,6 +56,10 @@ pub(crate) fn rename(transaction: &mut dyn Transaction, renaming: &Renaming) -> 
         // Two names of one file: nothing is done, as rename(2) says.
         (_, Some(there)) if there.inode == moved.inode => return Ok(Moved::default()),
         _ => {}
+    }
+    // As with quotas of projects elsewhere: who moves it copies it.
+    if from_node.project != to_node.project {
+        return Err(FsError::CrossDevice);
     }
     check_taken(transaction, renaming, (&from, moved.inode))?;
     check_move(transaction, moved.inode, target.parent)?;
@@ -145,6 +154,8 @@ fn place(
 ) -> FsResult<()> {
     put_entry(transaction, to.dentry(), entry);
     let mut file = node(transaction, entry.inode)?;
+    let project = node(transaction, to.parent)?.project;
+    quotas::follow(transaction, asked, (entry.inode, &mut file), project)?;
     file.changed = asked.now;
     if file.is_directory() && from.parent != to.parent {
         file.parent = to.parent.0;

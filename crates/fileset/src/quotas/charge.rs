@@ -33,7 +33,7 @@ impl Amount {
         self.files += more.files;
     }
 
-    fn back(self) -> Self {
+    pub(super) fn back(self) -> Self {
         Self {
             bytes: -self.bytes,
             files: -self.files,

@@ -9,6 +9,7 @@ use penstock_vfs::Inode;
 use super::{
     Subject,
     charge::{self, Amount, record},
+    marking,
 };
 use crate::{
     engine::{Engine, Reads, Transaction, mark, query, transact},
@@ -25,18 +26,24 @@ pub enum Counting {
     Done,
     /// Files with smaller numbers than the first one are counted; none has a number above the other one.
     Until(u64, u64),
+    /// So many files were looked at which may count for the quota of a directory.
+    Marked(u64),
 }
 
-/// Counts some more files, if users or groups are limited and not all were counted. Any number of machines may do it at
+/// Counts some more files, where not all were counted for quotas that there are. Any number of machines may do it at
 /// once, and who was interrupted goes on.
 pub async fn count_some(engine: &dyn Engine) -> FsResult<Counting> {
-    let is_to_count = query(engine, |reads| {
-        let record = record(reads)?;
-        Ok::<_, FsError>(record.is_some_and(|quotas| is_unfinished(quotas.owners)))
+    let left = query(engine, |reads| {
+        let is_to_count = record(reads)?.is_some_and(|quotas| is_unfinished(quotas.owners));
+        Ok::<_, FsError>((is_to_count, marking::next(reads)?.is_some()))
     });
-    match is_to_count.await? {
-        false => Ok(Counting::Done),
-        true => transact(engine, |transaction| step(transaction)).await,
+    match left.await? {
+        (true, _) => transact(engine, |transaction| step(transaction)).await,
+        (false, true) => {
+            let marked = transact(engine, |transaction| marking::step(transaction)).await?;
+            Ok(marked.map_or(Counting::Done, Counting::Marked))
+        }
+        (false, false) => Ok(Counting::Done),
     }
 }
 
@@ -48,12 +55,14 @@ fn is_unfinished(owners: Owners) -> bool {
     }
 }
 
-/// Counts until all files are counted, durably, and tells how far it is.
-pub async fn count(engine: &dyn Engine, tell: &(dyn Fn(u64, u64) + Sync)) -> FsResult<()> {
-    while let Counting::Until(next, last) = count_some(engine).await? {
-        tell(next, last);
+/// Counts until all files are counted, durably, and tells of each step.
+pub async fn count(engine: &dyn Engine, tell: &(dyn Fn(Counting) + Sync)) -> FsResult<()> {
+    loop {
+        match count_some(engine).await? {
+            Counting::Done => return Ok(engine.sync().await?),
+            step => tell(step),
+        }
     }
-    Ok(engine.sync().await?)
 }
 
 /// Removes all that is counted of users and groups, unless one is limited.
@@ -103,7 +112,7 @@ fn step(transaction: &mut dyn Transaction) -> FsResult<Counting> {
         end.map_or(Owners::COUNTED, Owners::CountedBelow),
     );
     let last = last(transaction)?;
-    Ok(end.map_or(Counting::Done, |end| Counting::Until(end, last)))
+    Ok(Counting::Until(end.unwrap_or(last), last))
 }
 
 fn put(transaction: &mut dyn Transaction, owners: Owners) {

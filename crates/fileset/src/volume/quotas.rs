@@ -1,6 +1,7 @@
 //! Quotas of a file system that is open.
 
 use penstock_base::FsResult;
+use penstock_vfs::Inode;
 
 use super::FilesetVolume;
 use crate::quotas::{self, Change, Quota, Subject};
@@ -14,9 +15,16 @@ impl FilesetVolume {
         Ok(())
     }
 
+    /// The directory at a path from the root on.
+    pub async fn directory_at(&self, path: &str) -> FsResult<Inode> {
+        quotas::directory_at(&*self.parts.engine, path).await
+    }
+
     /// Takes a limit away: see [`quotas::remove`].
     pub async fn remove_quota(&self, subject: Subject) -> FsResult<()> {
-        quotas::remove(&*self.parts.engine, subject).await
+        quotas::remove(&*self.parts.engine, subject).await?;
+        self.parts.held.bell.notify_one();
+        Ok(())
     }
 
     /// All quotas: see [`quotas::list`].

@@ -8,6 +8,7 @@ mod database;
 mod support;
 
 mod counting;
+mod directories;
 mod ground;
 mod limits;
 mod machines;

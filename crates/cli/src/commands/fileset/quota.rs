@@ -1,6 +1,9 @@
 //! `penstock fileset quota set|list|remove`: of a file system that is mounted, its process is asked.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use async_trait::async_trait;
 use clap::{Arg, ArgGroup, ArgMatches, Command, value_parser};
@@ -8,9 +11,10 @@ use penstock_base::{ByteSize, FsError, FsResult, clock};
 use penstock_fileset::{
     FilesetVolume,
     engine::Engine,
-    quotas::{self, Change, LimitChange, Quota, Subject},
+    quotas::{self, Change, Counting, LimitChange, Quota, Subject},
 };
 use penstock_tools::accounts::Accounts;
+use penstock_vfs::Inode;
 use serde::Serialize;
 
 use super::{
@@ -35,13 +39,14 @@ const ASK_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) fn command() -> Command {
     Command::new("quota")
-        .about("Limit what users, groups and the whole file system may use")
+        .about("Limit what users, groups, directories and the whole file system may use")
         .long_about(
-            "A quota limits the bytes and the files of a user, of a group or of the whole file system. A hard limit \
+            "A quota limits the bytes and the files of a user, of a group, of a directory with all below it or of the whole file system. A hard limit \
              is never exceeded: what would exceed it fails with EDQUOT, or with ENOSPC where it is that of the file \
-             system, which df shows as its size. A soft limit may be exceeded for the grace time. Bytes are those \
+             system. df shows limits of directories and of the file system as its size. A soft limit may be exceeded for the grace time. Bytes are those \
              that are written: holes and what only snapshots have take no room. Root's own work is counted and held \
-             to the limit of the file system alone. The file system may be mounted or not; other machines that have \
+             to limits of directories and of the file system alone. Nothing is moved or linked into or out of a directory with a \
+             quota: mv copies. The file system may be mounted or not; other machines that have \
              it mounted hold to a limit at once.",
         )
         .subcommand_required(true)
@@ -55,14 +60,15 @@ fn set_command() -> Command {
     let command = Command::new("set")
         .about("Set or change limits")
         .long_about(
-            "Sets limits, and leaves those that are not given as they are; 0 takes one away. Without --user and --group they are the \
-             file system's. The first limit of a user or a group has all files counted, \
+            "Sets limits, and leaves those that are not given as they are; 0 takes one away. Without --user, --group and --path they are the \
+             file system's. The first limit of a user or a group has all files counted, and that of a directory all that are below it, \
              which goes on beside programs that use them: the limit holds when the command returns. One that was \
              interrupted is gone on with by the mount, or by the same command.",
         )
         .after_help(
             "Examples:\n  penstock fileset quota set home --user alice --hard 100GiB\n  \
              penstock fileset quota set home --group staff --soft 900GiB --hard 1TiB --grace 3d\n  \
+             penstock fileset quota set home --path /projects/one --hard 2TiB\n  \
              penstock fileset quota set home --hard 10TiB --inodes-hard 50000000",
         )
         .args(subject_arguments())
@@ -102,20 +108,25 @@ fn remove_command() -> Command {
     let command = Command::new("remove")
         .about("Take limits away")
         .long_about(
-            "Takes all limits of a user or a group away, or without --user and --group those of the file system.",
+            "Takes all limits of a user, a group or a directory away, or without --user, --group and --path those of the file system.",
         )
         .args(subject_arguments());
     with_store_options(command)
 }
 
-fn subject_arguments() -> [Arg; 3] {
+fn subject_arguments() -> [Arg; 4] {
     let option = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
     };
     [
         name_argument(),
-        option("user", "USER", "The user, by name or number").conflicts_with("group"),
-        option("group", "GROUP", "The group, by name or number"),
+        option("user", "USER", "The user, by name or number").conflicts_with_all(["group", "path"]),
+        option("group", "GROUP", "The group, by name or number").conflicts_with("path"),
+        option(
+            "path",
+            "PATH",
+            "The directory, from the root of the file system on",
+        ),
     ]
 }
 
@@ -167,7 +178,17 @@ fn subject(matches: &ArgMatches) -> Outcome<QuotaSubject> {
         let number = accounts.group(text).ok_or_else(|| unknown("group", text))?;
         return Ok(QuotaSubject::Group { number });
     }
-    Ok(QuotaSubject::FileSystem)
+    Ok(
+        given("path").map_or(QuotaSubject::FileSystem, |path| QuotaSubject::Directory {
+            path: absolute(path),
+        }),
+    )
+}
+
+/// A path as it is told: each name once behind a slash.
+fn absolute(path: &str) -> String {
+    let names = path.split('/').filter(|name| !name.is_empty());
+    format!("/{}", names.collect::<Vec<_>>().join("/"))
 }
 
 fn change(matches: &ArgMatches) -> QuotaChange {
@@ -328,6 +349,7 @@ fn shown(subject: &QuotaSubject, accounts: &Accounts) -> String {
         QuotaSubject::FileSystem => "file system".to_owned(),
         QuotaSubject::User { number } => named("user", *number, accounts.user_name(*number)),
         QuotaSubject::Group { number } => named("group", *number, accounts.group_name(*number)),
+        QuotaSubject::Directory { path } => path.clone(),
     }
 }
 
@@ -389,6 +411,9 @@ pub(crate) trait Limited: Sync {
 
     /// All quotas.
     async fn list(&self) -> FsResult<Vec<Quota>>;
+
+    /// The directory at a path from the root on.
+    async fn directory(&self, path: &str) -> FsResult<Inode>;
 }
 
 #[async_trait]
@@ -404,6 +429,10 @@ impl Limited for FilesetVolume {
     async fn list(&self) -> FsResult<Vec<Quota>> {
         self.list_quotas().await
     }
+
+    async fn directory(&self, path: &str) -> FsResult<Inode> {
+        self.directory_at(path).await
+    }
 }
 
 #[async_trait]
@@ -411,18 +440,36 @@ impl Limited for dyn Engine {
     /// Returns when the limits hold.
     async fn set(&self, subject: Subject, change: Change) -> FsResult<()> {
         quotas::set(self, subject, change).await?;
-        let tell =
-            progress(|(next, last)| format!("files are being counted: {next} of {last} numbers"));
-        quotas::count(self, &|next, last| tell((next, last))).await
+        count_here(self).await
     }
 
     async fn remove(&self, subject: Subject) -> FsResult<()> {
-        quotas::remove(self, subject).await
+        quotas::remove(self, subject).await?;
+        count_here(self).await
     }
 
     async fn list(&self) -> FsResult<Vec<Quota>> {
         quotas::list(self).await
     }
+
+    async fn directory(&self, path: &str) -> FsResult<Inode> {
+        quotas::directory_at(self, path).await
+    }
+}
+
+/// Counts all that is to be counted, and shows how far that is.
+async fn count_here(engine: &dyn Engine) -> FsResult<()> {
+    let show = progress(|text: String| text);
+    let marked = AtomicU64::new(0);
+    let tell = |step| match step {
+        Counting::Until(next, last) => show(format!("files are counted: {next} of {last} numbers")),
+        Counting::Marked(more) => {
+            let marked = marked.fetch_add(more, Ordering::Relaxed) + more;
+            show(format!("{marked} files of the directory are counted"));
+        }
+        Counting::Done => {}
+    };
+    quotas::count(engine, &tell).await
 }
 
 /// Carries an order out, and tells all quotas that there are then.
@@ -432,20 +479,26 @@ pub(crate) async fn ordered<L: Limited + ?Sized>(
 ) -> FsResult<Vec<QuotaItem>> {
     match order {
         QuotaOrder::List => {}
-        QuotaOrder::Set { subject, change } => limited.set(meant(subject), asked(change)).await?,
-        QuotaOrder::Remove { subject } => limited.remove(meant(subject)).await?,
+        QuotaOrder::Set { subject, change } => {
+            let subject = meant(limited, subject).await?;
+            limited.set(subject, asked(change)).await?;
+        }
+        QuotaOrder::Remove { subject } => {
+            limited.remove(meant(limited, subject).await?).await?;
+        }
     }
     let now = clock::wall_time();
     let listed = limited.list().await?;
-    Ok(listed.iter().filter_map(|quota| item(quota, now)).collect())
+    Ok(listed.iter().map(|quota| item(quota, now)).collect())
 }
 
-fn meant(subject: &QuotaSubject) -> Subject {
-    match subject {
+async fn meant<L: Limited + ?Sized>(limited: &L, subject: &QuotaSubject) -> FsResult<Subject> {
+    Ok(match subject {
         QuotaSubject::FileSystem => Subject::FileSystem,
         QuotaSubject::User { number } => Subject::User(*number),
         QuotaSubject::Group { number } => Subject::Group(*number),
-    }
+        QuotaSubject::Directory { path } => Subject::Directory(limited.directory(path).await?),
+    })
 }
 
 fn asked(change: &QuotaChange) -> Change {
@@ -461,12 +514,14 @@ fn asked(change: &QuotaChange) -> Change {
 }
 
 /// A quota as it is told.
-fn item(quota: &Quota, now: SystemTime) -> Option<QuotaItem> {
+fn item(quota: &Quota, now: SystemTime) -> QuotaItem {
     let subject = match quota.subject {
         Subject::FileSystem => QuotaSubject::FileSystem,
         Subject::User(number) => QuotaSubject::User { number },
         Subject::Group(number) => QuotaSubject::Group { number },
-        Subject::Directory(_) => return None,
+        Subject::Directory(_) => QuotaSubject::Directory {
+            path: quota.path.clone().unwrap_or_default(),
+        },
     };
     let [bytes_until, files_until] = quota.grace_ends(now);
     let seconds = |time: SystemTime| {
@@ -480,18 +535,23 @@ fn item(quota: &Quota, now: SystemTime) -> Option<QuotaItem> {
         until: until.map(seconds),
     };
     let (limits, used) = (&quota.limits, quota.used);
-    Some(QuotaItem {
+    QuotaItem {
         subject,
         bytes: part(&limits.bytes, used.bytes, bytes_until),
         files: part(&limits.files, used.files, files_until),
         grace: limits.grace.as_secs(),
         counting: !quota.is_counted,
-    })
+    }
 }
 
 /// Why an order was not carried out.
 pub(crate) fn refusal(order: &QuotaOrder, error: &FsError) -> Option<(String, String)> {
     match (order, error) {
+        (QuotaOrder::Set { .. }, FsError::NotFound | FsError::NotADirectory) => Some((
+            "there is no such directory in the file system".to_owned(),
+            "give its path from the root of the file system on, not from that of this machine"
+                .to_owned(),
+        )),
         (QuotaOrder::Remove { .. }, FsError::NotFound) => Some((
             "there is no such quota".to_owned(),
             "`penstock fileset quota list` shows those that are there".to_owned(),

@@ -1,0 +1,75 @@
+//! Where directories with quotas are.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    ops::ControlFlow,
+};
+
+use penstock_base::{FileName, FsError, FsResult};
+use penstock_vfs::{Dentry, Inode};
+
+use crate::{
+    engine::{Engine, Reads, query},
+    operations, schema,
+};
+
+/// The directory at a path from the root on.
+pub async fn directory_at(engine: &dyn Engine, path: &str) -> FsResult<Inode> {
+    query(engine, |reads| {
+        let names = path.split('/').filter(|name| !name.is_empty());
+        let mut at = Inode::ROOT;
+        for name in names {
+            let name = FileName::new(name.as_bytes()).map_err(|_| FsError::NotFound)?;
+            let found = operations::find(reads, Dentry::new(at, &name))?;
+            at = found.ok_or(FsError::NotFound)?.inode;
+            operations::directory(reads, at)?;
+        }
+        Ok(at)
+    })
+    .await
+}
+
+/// The directories above one, the root last.
+fn above(reads: &dyn Reads, directory: Inode) -> FsResult<Vec<Inode>> {
+    let (mut at, mut above, mut passed) = (directory, Vec::new(), HashSet::new());
+    while at != Inode::ROOT {
+        if !passed.insert(at) {
+            return Err(schema::damaged("the way to a directory"));
+        }
+        at = Inode(operations::node(reads, at)?.parent);
+        above.push(at);
+    }
+    Ok(above)
+}
+
+/// Whether a directory is below another one. One that is gone is below none.
+pub(super) fn is_below(reads: &dyn Reads, directory: Inode, other: Inode) -> FsResult<bool> {
+    match above(reads, directory) {
+        Ok(above) => Ok(above.contains(&other)),
+        Err(FsError::Stale) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The path of a directory from the root on; of one without a name what is known of it.
+pub(super) fn path_of(reads: &dyn Reads, directory: Inode) -> FsResult<String> {
+    let (mut names, mut at) = (VecDeque::new(), directory);
+    for parent in above(reads, directory)? {
+        names.push_front(name_in(reads, parent, at)?);
+        at = parent;
+    }
+    let names: Vec<_> = names.into();
+    Ok(format!("/{}", names.join("/")))
+}
+
+fn name_in(reads: &dyn Reads, parent: Inode, inode: Inode) -> FsResult<String> {
+    let mut found = None;
+    operations::visit(reads, parent, None, &mut |name, entry| {
+        if entry.inode != inode {
+            return ControlFlow::Continue(());
+        }
+        found = Some(String::from_utf8_lossy(name).into_owned());
+        ControlFlow::Break(())
+    })?;
+    Ok(found.unwrap_or_else(|| format!("(inode {})", inode.0)))
+}
