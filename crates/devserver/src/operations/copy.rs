@@ -87,7 +87,12 @@ fn copied(exchange: &Exchange<'_>, source: &Object) -> Result<Object, Trouble> {
     let directive = exchange
         .dialect_header("metadata-directive")
         .unwrap_or("COPY");
-    let mut object = Object::new(source.content.clone(), source.etag.clone());
+    let etag = match source.etag.contains('-') {
+        // That of an object that was put together of parts tells these, and a copy is one.
+        true => opaque_tag(exchange, 1),
+        false => source.etag.clone(),
+    };
+    let mut object = Object::new(source.content.clone(), etag);
     object.checksums.clone_from(&source.checksums);
     object.attributes = match directive.to_ascii_uppercase().as_str() {
         "COPY" => source.attributes.clone(),

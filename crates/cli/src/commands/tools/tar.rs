@@ -23,7 +23,7 @@ use penstock_tools::{
 use super::{
     Work, check_local,
     cp::{store_arguments, umask},
-    direct::{Opened, Opening, is_url},
+    direct::{Opening, is_url},
     exclude_arguments, json_argument, lettered, patterns, threads, threads_argument,
 };
 use crate::{

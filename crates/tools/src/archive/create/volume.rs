@@ -85,7 +85,7 @@ fn find(base: &VolumePlace, path: &Path) -> io::Result<(Found, Vec<u8>)> {
 /// The names of a path below its base.
 fn below(path: &Path) -> io::Result<Vec<CString>> {
     let names = path.components().filter_map(|component| match component {
-        Component::Normal(name) => Some(c_string(name.as_bytes()).map_err(Into::into)),
+        Component::Normal(name) => Some(c_string(name.as_bytes())),
         Component::ParentDir => Some(Err(io::Error::other("it leads out of the URL"))),
         _ => None,
     });
