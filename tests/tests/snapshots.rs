@@ -154,3 +154,38 @@ fn scheduled_snapshots_and_dumps_are_made_by_the_mount_and_a_dump_brings_the_fil
     );
     mount.unmount();
 }
+
+#[test]
+fn a_mounted_fileset_is_dumped_by_its_mount_and_comes_back() {
+    let fileset = Fileset::new("dump-mounted");
+    let mount = fileset.mount();
+    fs::write(mount.join("file"), b"small, and on this disk").unwrap();
+    let made = fileset.run("dump", &["--json"]).expect_success();
+    let made: serde_json::Value = serde_json::from_str(&made.stdout).unwrap();
+    assert!(made["keys"].as_u64().unwrap() > 3);
+    let again = fileset.run("dump", &["--keep=1"]).expect_success();
+    let name = made["name"].as_str().unwrap();
+    assert!(
+        again.stdout.contains(&format!("{name} is removed")),
+        "{}",
+        again.stdout
+    );
+    let refused = fileset.run("dump", &["--output=-"]);
+    assert!(
+        !refused.succeeded() && refused.stderr.contains("in use"),
+        "{}",
+        refused.stderr
+    );
+    mount.kill_and_unmount();
+    fileset
+        .run("destroy", &["--yes", "--local-only"])
+        .expect_success();
+    fileset.load_latest();
+    let mount = fileset.mount();
+    assert_eq!(
+        fs::read(mount.join("file")).unwrap(),
+        b"small, and on this disk"
+    );
+    mount.unmount();
+    fileset.run("check", &["--data"]).expect_success();
+}

@@ -12,8 +12,8 @@ use penstock_base::clock::{self, Instant};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use crate::{
-    QuotaItem, QuotaOrder, Refusal, Reply, Request, SnapshotItem, SnapshotOrder, SocketDirectory,
-    Status, UnsavedItem, claim, protocol,
+    DumpItem, QuotaItem, QuotaOrder, Refusal, Reply, Request, SnapshotItem, SnapshotOrder,
+    SocketDirectory, Status, UnsavedItem, claim, protocol,
     system::{Peer, Process, has_died},
 };
 
@@ -225,6 +225,16 @@ fn ordered<T>(
         if !more {
             return Ok(Ok(all));
         }
+    }
+}
+
+/// Has a mount make a dump of its fileset.
+pub fn dump(socket: &Path, keep: u64, patience: Duration) -> io::Result<Result<DumpItem, Refusal>> {
+    let mut connection = Connection::open(socket, &Request::Dump { keep })?;
+    match connection.patient_reply(clock::now() + patience)? {
+        Reply::Dumped(made) => Ok(Ok(made)),
+        Reply::Refused(refusal) => Ok(Err(refusal)),
+        _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 

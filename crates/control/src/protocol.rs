@@ -40,6 +40,11 @@ pub enum Request {
         #[serde(flatten)]
         order: SnapshotOrder,
     },
+    /// A dump of a fileset to be made: [`Reply::Dumped`] or [`Reply::Refused`].
+    Dump {
+        /// How many dumps are kept.
+        keep: u64,
+    },
     /// Changes of what a fileset does by itself, and what is so then: [`Reply::Schedule`] or [`Reply::Refused`].
     Schedule {
         /// Jobs with how many of each are to be kept; 0 ends one. Others are as before.
@@ -145,6 +150,19 @@ pub struct QuotaPart {
     pub until: Option<u64>,
 }
 
+/// A dump of a fileset's metadata in its bucket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DumpItem {
+    /// What it is called.
+    pub name: String,
+    /// Bytes of it.
+    pub bytes: u64,
+    /// Keys in it.
+    pub keys: u64,
+    /// Dumps that were removed, since newer ones are kept.
+    pub removed: Vec<String>,
+}
+
 /// What is to be done with snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
@@ -200,6 +218,8 @@ pub enum Reply {
         /// Whether another reply follows.
         more: bool,
     },
+    /// This dump was made.
+    Dumped(DumpItem),
     /// What a fileset does by itself.
     Schedule {
         /// Jobs with how many of each are kept.

@@ -18,8 +18,8 @@ use tokio::{
 use tracing::{debug, warn};
 
 use crate::{
-    ClaimError, QuotaItem, QuotaOrder, Refusal, Reply, Request, SnapshotItem, SnapshotOrder,
-    SocketDirectory, Status, UnsavedItem,
+    ClaimError, DumpItem, QuotaItem, QuotaOrder, Refusal, Reply, Request, SnapshotItem,
+    SnapshotOrder, SocketDirectory, Status, UnsavedItem,
     claim::{self, Name},
     protocol::{self, Dropped},
     record::Record,
@@ -76,6 +76,9 @@ pub trait Daemon: Send + Sync + 'static {
 
     /// Changes what a fileset does by itself, and tells what is so then. May block the thread.
     fn schedule(&self, changes: &BTreeMap<String, u32>) -> Result<BTreeMap<String, u32>, Refusal>;
+
+    /// Makes a dump of a fileset, of which so many are kept then. Blocks the thread for as long as that takes.
+    fn dump(&self, keep: u64) -> Result<DumpItem, Refusal>;
 }
 
 /// Who answers and who obeys.
@@ -194,6 +197,10 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
                 Err(refusal) => Reply::Refused(refusal),
             }
         }
+        Ok(Request::Dump { keep }) => match run_blocking(|| duties.daemon.dump(keep)) {
+            Ok(made) => Reply::Dumped(made),
+            Err(refusal) => Reply::Refused(refusal),
+        },
         Ok(Request::Unsaved) => {
             let reply = |items, more| Reply::Unsaved { items, more };
             return tell(output, duties.daemon.unsaved(), UNSAVED_AT_ONCE, reply).await;

@@ -16,11 +16,9 @@ use tokio::{sync::Notify, task::JoinHandle};
 
 pub use crate::schema::Job;
 use crate::{
-    dumps::{Making, NewDump},
     engine::{Engine, Reads, Transaction, query, transact},
     schema::{SCHEDULE, Schedule},
     snapshots::{self, Snapshot},
-    uploads,
     volume::Parts,
 };
 
@@ -190,21 +188,10 @@ async fn dump(parts: &Parts, keep: u32, period: String) -> FsResult<()> {
     if !parts.is_elected().await {
         return Ok(());
     }
-    if let Err(error) = parts.save_pending().await {
-        tracing::warn!(%error, "the scheduled dump lacks what could not be saved");
-    }
-    let label = parts.label().await?;
-    let engine = &*parts.engine;
-    let new = NewDump::now(label);
-    let making = Making::begin(engine, parts.objects.transfer(), (&new, &|_| ())).await?;
-    if let Err(error) = uploads::sent(parts).await {
-        making.give_up(engine).await;
-        return Err(error);
-    }
-    let made = making.publish(engine, u64::from(keep)).await?;
+    let made = parts.dump(u64::from(keep)).await?;
     tracing::info!(dump = %made.name, keys = made.summary.keys, "a scheduled dump was made");
     let step = move |transaction: &mut dyn Transaction| done(transaction, Job::Dumps, &period);
-    transact(engine, step).await.map(drop)
+    transact(&*parts.engine, step).await.map(drop)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ mod attach;
 mod check;
 mod create;
 mod destroy;
-mod dump;
+pub(crate) mod dump;
 mod gc;
 mod info;
 mod list;

@@ -17,10 +17,10 @@ use tokio::runtime::Handle;
 
 use super::{Plan, stage::Stage};
 use crate::{
-    commands::fileset::{quota, schedule, snapshot},
+    commands::fileset::{dump, quota, schedule, snapshot},
     control::{
-        Memory, Metric, QuotaItem, QuotaOrder, Refusal, SnapshotItem, SnapshotOrder, Status,
-        Unsaved, UnsavedItem, UnsavedKind, protocol::Dropped, server,
+        DumpItem, Memory, Metric, QuotaItem, QuotaOrder, Refusal, SnapshotItem, SnapshotOrder,
+        Status, Unsaved, UnsavedItem, UnsavedKind, protocol::Dropped, server,
     },
     resources::Resources,
     system,
@@ -175,6 +175,11 @@ impl server::Daemon for Answers {
         let keep = Handle::current().block_on(setting);
         keep.map(|keep| schedule::told(&keep))
             .map_err(|error| refusal(&error))
+    }
+
+    fn dump(&self, keep: u64) -> Result<DumpItem, Refusal> {
+        let made = Handle::current().block_on(self.fileset()?.dump(keep));
+        made.map(dump::item).map_err(|error| refusal(&error))
     }
 
     fn unsaved(&self) -> Vec<UnsavedItem> {

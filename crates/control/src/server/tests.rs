@@ -70,6 +70,21 @@ impl Daemon for Fixed {
         }
     }
 
+    fn dump(&self, keep: u64) -> Result<DumpItem, Refusal> {
+        match keep {
+            0 => Err(Refusal {
+                cause: "there is no dump".to_owned(),
+                remedy: String::new(),
+            }),
+            keep => Ok(DumpItem {
+                name: "now".to_owned(),
+                bytes: 1,
+                keys: keep,
+                removed: vec!["old".to_owned()],
+            }),
+        }
+    }
+
     fn quotas(&self, order: &QuotaOrder) -> Result<Vec<QuotaItem>, Refusal> {
         let QuotaOrder::Set { subject, change } = order else {
             return Err(Refusal {
@@ -305,6 +320,15 @@ async fn snapshots_are_ordered_by_name_and_refused_with_the_reason() {
     assert_eq!(taken.expect("it was taken")[0].name, "daily");
     let refused = ask(SnapshotOrder::List).expect("answered");
     assert_eq!(refused.expect_err("none").cause, "there is no snapshot");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dump_is_made_and_refused() {
+    let bed = Bed::new();
+    let (_server, _orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
+    let ask = |keep| client::dump(&bed.socket(), keep, CLIENT_DEADLINE).expect("answered");
+    assert_eq!(ask(3).expect("it was made").keys, 3);
+    assert_eq!(ask(0).expect_err("none").cause, "there is no dump");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,7 +17,7 @@ use penstock_base::{
 };
 use penstock_fileset::{
     Label, LabelError,
-    dumps::{self, FrozenPages, Head, Making, NewDump, Sink, Summary},
+    dumps::{self, FrozenPages, Head, Made, Making, NewDump, Sink, Summary},
     engine::Engine,
 };
 use penstock_object::Store;
@@ -25,11 +25,13 @@ use penstock_transfer::Transfer;
 use serde::Serialize;
 
 use super::{
-    closed, failure, fileset_values, name_argument, named, opened, readable, with_store_options,
+    closed, failure, fileset_values, mount_of, name_argument, named, opened, readable, silence,
+    with_store_options,
 };
 use crate::{
     command_line,
     commands::listing::{self, Look},
+    control::{DumpItem, client},
     environment::Environment,
     explain,
     failure::{Failure, Outcome},
@@ -38,6 +40,8 @@ use crate::{
     output, text_table,
 };
 
+/// How long a mount may take for a dump.
+const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often the line that shows how far it is changes.
 const TELL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -52,8 +56,9 @@ pub(super) fn command() -> Command {
              bucket goes a snapshot dump-TIME, so that all files in it can be read for as long as it is \
              kept; the newest --keep of them are. Nothing keeps the bytes of files for a dump in \
              a file: it is good until what it has was changed or removed, unless a snapshot or versions \
-             of objects keep that. With --engine the file system may be mounted; else it must \
-             not be, and the mount must have ended well.",
+             of objects keep that. A file system that is mounted here is dumped by its mount, which saves what is \
+             pending first and sends what is on this disk alone. For a dump in a file it must not be mounted, \
+             but with --engine.",
         )
         .after_help(
             "Examples:\n  penstock fileset dump home\n  penstock fileset dump home --keep 30\n  \
@@ -93,6 +98,17 @@ struct Dumped {
     removed: Vec<String>,
 }
 
+impl From<DumpItem> for Dumped {
+    fn from(made: DumpItem) -> Self {
+        Self {
+            name: made.name,
+            bytes: made.bytes,
+            keys: Some(made.keys),
+            removed: made.removed,
+        }
+    }
+}
+
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let fileset = named(matches, environment)?;
     let record = fileset.record()?;
@@ -101,6 +117,17 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         return list(&fileset, &record, (matches, &values, environment));
     }
     let output = matches.get_one::<PathBuf>("output");
+    let keep = *matches.get_one::<u64>("keep").expect("it has a default");
+    if output.is_none()
+        && record.engine.is_none()
+        && let Some(mount) = mount_of(&fileset, environment)
+    {
+        let answer = client::dump(&mount.socket, keep, PATIENCE);
+        let made = answer
+            .map_err(|error| silence(&fileset, &error))?
+            .map_err(Failure::from)?;
+        return tell(&Dumped::from(made), matches, None);
+    }
     if output.is_some() && record.encryption.is_some() {
         return Err(Failure::usage(
             format!(
@@ -121,10 +148,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         let new = NewDump::now(label);
         let dumped = match output {
             Some(path) => to_file(&*engine, &new.head, path).await,
-            None => {
-                let keep = *matches.get_one::<u64>("keep").expect("it has a default");
-                to_bucket(&*engine, &new, (&bucket, keep)).await
-            }
+            None => to_bucket(&*engine, &new, (&bucket, keep)).await,
         };
         output::draw(None);
         closed(&*engine, dumped)
@@ -241,12 +265,17 @@ async fn to_bucket(
     let transfer = Transfer::new(Arc::clone(bucket), pool);
     let making = Making::begin(engine, &transfer, (new, &tell_progress())).await?;
     let made = making.publish(engine, keep).await?;
-    Ok(Dumped {
+    Ok(item(made).into())
+}
+
+/// A dump as processes tell it to each other.
+pub(crate) fn item(made: Made) -> DumpItem {
+    DumpItem {
         name: made.name,
         bytes: made.summary.bytes,
-        keys: Some(made.summary.keys),
+        keys: made.summary.keys,
         removed: made.removed,
-    })
+    }
 }
 
 fn is_standard_output(path: &Path) -> bool {
