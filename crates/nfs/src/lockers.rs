@@ -10,7 +10,7 @@ use std::{
     ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -55,10 +55,9 @@ pub(crate) struct Lockers {
 pub(crate) struct Locker {
     pub(crate) number: u64,
     holdings: tokio::sync::Mutex<Holdings>,
-    /// Somebody frees it of all that it holds.
-    is_being_freed: AtomicBool,
-    /// Which of the times that the client was started the last call came from; 0 where it does not say.
-    state: AtomicU32,
+    /// Which of its starts the client is known in; 0 where it does not say. While the client is freed of all that it
+    /// holds nobody else has this, so that nothing that it is given meanwhile is lost.
+    start: tokio::sync::Mutex<u32>,
     /// Locks of its address.
     of_address: Arc<AtomicUsize>,
 }
@@ -180,8 +179,7 @@ impl Locker {
         Self {
             number,
             holdings: tokio::sync::Mutex::new(holdings),
-            is_being_freed: AtomicBool::new(false),
-            state: AtomicU32::new(0),
+            start: tokio::sync::Mutex::new(0),
             of_address,
         }
     }
@@ -197,31 +195,10 @@ impl Locker {
         self.holdings.lock().await
     }
 
-    /// Says that it is being freed of all that it holds, until this is dropped; nothing where it already is.
-    pub(crate) fn begin_to_free(&self) -> Option<Freeing<'_>> {
-        let is_begun = self.is_being_freed.swap(true, Ordering::SeqCst);
-        (!is_begun).then_some(Freeing(self))
-    }
-
-    /// A call says from which of its starts it comes.
-    pub(crate) fn calls_in(&self, state: u32) {
-        if state != 0 {
-            self.state.store(state, Ordering::SeqCst);
-        }
-    }
-
-    /// The client says that it was started. Says whether that was not known.
-    pub(crate) fn started(&self, state: u32) -> bool {
-        self.state.swap(state, Ordering::SeqCst) != state
-    }
-}
-
-/// A client that is being freed of all that it holds.
-pub(crate) struct Freeing<'a>(&'a Locker);
-
-impl Drop for Freeing<'_> {
-    fn drop(&mut self) {
-        self.0.is_being_freed.store(false, Ordering::SeqCst);
+    /// Its start, when it is freed of what it held before; nothing where that takes too long.
+    pub(crate) async fn start(&self) -> Option<tokio::sync::MutexGuard<'_, u32>> {
+        let start = clock::deadline(LOCKER_DEADLINE, self.start.lock()).await;
+        start.ok()
     }
 }
 

@@ -86,14 +86,17 @@ impl Service {
     }
 
     async fn free_all(&self, name: &ClientName) {
-        if let Some(client) = self.lockers.find(name) {
+        let Some(client) = self.lockers.find(name) else {
+            return;
+        };
+        if let Some(_start) = client.start().await {
             self.free(&client).await;
         }
     }
 
-    /// Gives back what a client holds, also what calls get that it made before.
+    /// Gives back what a client holds, also what calls get that it made before. The caller has its start.
     pub(super) async fn free(&self, client: &Locker) {
-        let Some((locks, _freeing)) = self.volume.locks().zip(client.begin_to_free()) else {
+        let Some(locks) = self.volume.locks() else {
             return;
         };
         self.stop_all_waiting(client.number).await;
@@ -167,7 +170,8 @@ impl Service {
         let name = client_name(host.address, &wanted.place.caller);
         let client = self.lockers.find_or_make(name);
         let client = client.ok_or(LockStatus::NoLocks)?;
-        client.calls_in(asking.state);
+        let calls_in = self.calls_in((&client, host.address), asking.state);
+        calls_in.await?;
         let again = self.asked_again(client.number, (wanted, asking.waits));
         if let Some(()) = again.await? {
             return Ok(());

@@ -16,12 +16,17 @@ use super::{Client, Service};
 use crate::{
     callbacks::Host,
     limits::{LOCK_DEADLINE, NOTICE_PAUSES},
+    lockers::Locker,
     protocol::{
+        nlm4::LockStatus,
         nsm::{self, Request},
         rpc::{AuthStatus, Call, Refusal, Reply},
     },
     transport::Work,
 };
+
+/// The start of a client that does not say which one it is.
+const UNKNOWN_START: u32 = 0;
 
 /// The time in which clients reclaim their locks.
 #[derive(Debug)]
@@ -78,11 +83,36 @@ impl Service {
     /// A client was started, and holds nothing of what it was given in another state.
     async fn client_started(self: Arc<Self>, address: IpAddr, name: bytes::Bytes, state: u32) {
         for client in self.lockers.of_machine(address, &name) {
-            if client.started(state) {
-                info!(%address, "a client was started again: it holds no locks any more");
-                self.free(&client).await;
+            match client.start().await {
+                Some(mut known) if *known != state => {
+                    self.started_again(&client, address).await;
+                    *known = state;
+                }
+                _ => {}
             }
         }
+    }
+
+    /// A call says from which start of its client it comes. One that comes sooner than the notice of that start says the
+    /// same. A smaller number is none of a later start.
+    pub(super) async fn calls_in(
+        &self,
+        (client, address): (&Locker, IpAddr),
+        state: u32,
+    ) -> Result<(), LockStatus> {
+        let mut known = client.start().await.ok_or(LockStatus::NoLocks)?;
+        if state > *known {
+            if *known != UNKNOWN_START {
+                self.started_again(client, address).await;
+            }
+            *known = state;
+        }
+        Ok(())
+    }
+
+    async fn started_again(&self, client: &Locker, address: IpAddr) {
+        info!(%address, "a client was started again: it holds no locks any more");
+        self.free(client).await;
     }
 
     /// Tells clients that held locks that the server was started, all at once and each until it knows or is taken for

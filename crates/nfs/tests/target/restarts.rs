@@ -91,6 +91,27 @@ async fn who_tells_the_same_start_again_keeps_what_it_got_since() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_asks_for_a_lock_before_it_tells_of_its_start_holds_nothing_of_before() {
+    let (target, file, mut client) = locked().await;
+    let since = Asked {
+        state: 3,
+        ..of(2, (0, 10))
+    };
+    assert_eq!(client.lock(&file, &since).await, GRANTED);
+    let rest = Asked {
+        range: (10, 0),
+        ..stranger()
+    };
+    assert_eq!(client.lock(&file, &rest).await, GRANTED);
+    notify(target.server.address(), b"client", 3).await;
+    let first = Asked {
+        range: (0, 10),
+        ..stranger()
+    };
+    assert_eq!(client.lock(&file, &first).await, DENIED, "it has it since");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn another_machine_at_the_same_address_keeps_its_locks() {
     let (target, file, mut client) = locked().await;
     let neighbour = Asked {
