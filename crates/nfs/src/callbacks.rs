@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use penstock_base::{clock, random};
+use penstock_base::{clock, clock::Instant, random};
 use thiserror::Error;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -34,12 +34,24 @@ use crate::{
 pub(crate) enum CallbackError {
     #[error("the client does not say where its program is")]
     Nowhere,
-    #[error("the client does not answer in time")]
+    #[error("the client cannot be reached in time")]
     Late,
+    #[error("the client does not answer, and may have carried the call out")]
+    Unanswered,
     #[error("the client does not carry the call out: {0}")]
     Refused(#[from] Malformed),
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+impl CallbackError {
+    /// The same of a client that a connection was made to.
+    fn of_one_that_was_reached(self) -> Self {
+        match self {
+            Self::Late | Self::Io(_) => Self::Unanswered,
+            other => other,
+        }
+    }
 }
 
 /// A client as it is called.
@@ -84,14 +96,15 @@ impl Callbacks {
         procedure: Procedure,
         write: impl FnOnce(&mut Encoder),
     ) -> Result<Decoder, CallbackError> {
-        let place = self.places.acquire().await;
-        let called = async {
+        let _place = self.places.acquire().await;
+        let until = clock::now() + CALLBACK_DEADLINE;
+        let reached = async {
             let port = self.find(host, procedure).await?;
-            exchange(host, port, procedure, write).await
+            Ok(connect(host, port).await?)
         };
-        let called = clock::deadline(CALLBACK_DEADLINE, called).await;
-        drop(place);
-        called.map_err(|_| CallbackError::Late)?
+        let stream = before(until, reached).await?;
+        let answered = before(until, exchange(stream, procedure, write)).await;
+        answered.map_err(CallbackError::of_one_that_was_reached)
     }
 
     /// The port of a client's program.
@@ -112,22 +125,31 @@ impl Callbacks {
         };
         let procedure = (portmap::PROGRAM, of_mapper, portmap::FIND);
         let write = |out: &mut Encoder| portmap::write_wanted(out, of_mapper, &wanted);
-        let mut results = exchange(host, self.port_mappers, procedure, write).await?;
+        let stream = connect(host, self.port_mappers).await?;
+        let mut results = exchange(stream, procedure, write).await?;
         portmap::read_place(of_mapper, &mut results)?.ok_or(CallbackError::Nowhere)
     }
 }
 
+/// What comes of something until a time.
+async fn before<T>(
+    until: Instant,
+    work: impl Future<Output = Result<T, CallbackError>>,
+) -> Result<T, CallbackError> {
+    let left = until.saturating_duration_since(clock::now());
+    let done = clock::deadline(left, work).await;
+    done.map_err(|_| CallbackError::Late)?
+}
+
 /// One call on a connection of its own.
 async fn exchange(
-    host: Host,
-    port: u16,
+    mut stream: TcpStream,
     procedure: Procedure,
     write: impl FnOnce(&mut Encoder),
 ) -> Result<Decoder, CallbackError> {
     let xid = random::number() as u32;
     let mut call = outgoing::begin(xid, procedure);
     write(&mut call);
-    let mut stream = connect(host, port).await?;
     stream.write_all(&outgoing::finished(call)).await?;
     Ok(outgoing::results(xid, receive(&mut stream).await?)?)
 }

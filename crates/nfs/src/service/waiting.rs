@@ -181,7 +181,11 @@ impl Wait {
     }
 
     /// Calls the client until it says that it knows, does not want the lock, or is taken for gone.
+    ///
+    /// A client that took the lock, and whose answer was lost, denies it when it is called again: it does not wait any
+    /// more. So who may have taken it keeps it, unless he says meanwhile that he does not want it (CANCEL).
     async fn tell(&self) {
+        let mut may_know = false;
         for pause in GRANT_PAUSES {
             let called = async {
                 clock::sleep(pause).await;
@@ -196,13 +200,18 @@ impl Wait {
             match called {
                 Ok(LockStatus::Granted) => return self.waiter.take(),
                 Ok(LockStatus::GracePeriod) => {}
+                Ok(_) if may_know => {}
                 Ok(_) => break,
                 Err(error) => {
+                    may_know |= matches!(error, CallbackError::Unanswered);
                     debug!(client = %self.host.address, %error, "cannot tell a client that it has a lock");
                 }
             }
         }
-        self.waiter.give_up();
+        match may_know {
+            true => self.waiter.take(),
+            false => self.waiter.give_up(),
+        }
     }
 
     async fn call(&self) -> Result<LockStatus, CallbackError> {

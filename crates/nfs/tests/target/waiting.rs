@@ -9,7 +9,7 @@ use nfs3_types::nfs3::nfs_fh3;
 use tokio::net::TcpSocket;
 
 use crate::support::{
-    called::{Call, CalledMachine},
+    called::{Call, CalledMachine, NO_ANSWER},
     locks::*,
     *,
 };
@@ -115,6 +115,20 @@ async fn a_client_that_cannot_tell_yet_is_called_again() {
     until("it knows", || waits(&target) == 0).await;
     assert_eq!(machine.calls().len(), 2);
     assert_eq!(client.lock(&file, &of(3, (0, 0))).await, DENIED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_whose_answer_was_lost_keeps_the_lock_that_it_then_does_not_know_of_any_more() {
+    let machine = machine(&[NO_ANSWER, DENIED]).await;
+    let (target, file, mut client) = locked(&machine).await;
+    let wanted = waiting(2, (0, 0));
+    assert_eq!(client.lock(&file, &wanted).await, BLOCKED);
+    assert_eq!(client.unlock(&file, &of(1, (0, 0))).await, GRANTED);
+    until("it is called again", || machine.calls().len() > 2).await;
+    assert_eq!(client.lock(&file, &of(3, (0, 0))).await, DENIED);
+    assert_eq!(client.ask(CANCEL, &file, &wanted).await, [GRANTED]);
+    assert_eq!(waits(&target), 0);
+    assert_eq!(client.lock(&file, &of(3, (0, 0))).await, GRANTED);
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,6 +12,9 @@ use tokio::{
     task::JoinHandle,
 };
 
+/// In place of a status: the connection ends without an answer.
+pub const NO_ANSWER: u32 = u32::MAX;
+
 /// A call that came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
@@ -100,6 +103,9 @@ async fn answer(mut stream: TcpStream, (from, port): (IpAddr, u16), state: &Mute
                 1 => state.statuses.front().copied(),
                 _ => state.statuses.pop_front(),
             };
+            if status == Some(NO_ANSWER) {
+                return;
+            }
             results.extend(status.into_iter().flat_map(|status| [0, status]));
         }
     }
