@@ -219,6 +219,22 @@ impl Holdings {
         Some(file.node.inode())
     }
 
+    /// What an owner holds of a range.
+    pub(crate) fn of_range(
+        &self,
+        name: &OwnerName,
+        handle: &[u8],
+        range: &Range<u64>,
+    ) -> Vec<Lock> {
+        let file = self.owners.get(name).and_then(|of| of.files.get(handle));
+        let held = file.into_iter().flat_map(|file| file.held.iter());
+        let parts = held.map(|lock| Lock {
+            range: lock.range.start.max(range.start)..lock.range.end.min(range.end),
+            ..lock.clone()
+        });
+        parts.filter(|lock| !lock.range.is_empty()).collect()
+    }
+
     /// Whether nothing may be added.
     pub(crate) fn is_full(&self) -> bool {
         let [of_address, all] = self.totals.each_ref();
@@ -266,7 +282,17 @@ impl Holdings {
         &mut self,
         name: &OwnerName,
         handle: &[u8],
+        held: (LockOwner, &Range<u64>),
+    ) {
+        self.replace((name, handle), held, Vec::new());
+    }
+
+    /// Takes note that an owner holds these locks of a range, and nothing else of it.
+    pub(crate) fn replace(
+        &mut self,
+        (name, handle): (&OwnerName, &[u8]),
         (by, range): (LockOwner, &Range<u64>),
+        locks: Vec<Lock>,
     ) {
         let Some(owner) = self.owners.get_mut(name) else {
             return;
@@ -276,6 +302,7 @@ impl Holdings {
         };
         let before = file.held.len();
         file.held.cut(by, range);
+        locks.into_iter().for_each(|lock| file.held.add(lock));
         let after = file.held.len();
         if after == 0 {
             owner.files.remove(handle);

@@ -296,6 +296,20 @@ mod tests {
         assert_eq!(kept(), [holds, untold]);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn who_is_about_to_be_forgotten_and_asks_for_a_lock_is_kept() {
+        let (_directory, path) = path();
+        let monitored = Monitored::load(path.clone()).expect("nothing");
+        let client = host("10.0.0.1");
+        monitored.add(client).await.expect("kept");
+        clock::sleep(MONITORED_IDLE + Duration::from_millis(1)).await;
+        let held_nothing_yet = HashSet::new();
+        monitored.add(client).await.expect("kept");
+        monitored.sweep(&held_nothing_yet).await;
+        let kept = Monitored::load(path).expect("kept");
+        assert_eq!(kept.untold(), [client]);
+    }
+
     #[test]
     fn what_is_no_list_is_refused() {
         let (_directory, path) = path();

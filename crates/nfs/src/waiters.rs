@@ -55,6 +55,15 @@ pub(crate) enum Again {
     Ends,
 }
 
+/// What becomes of a lock that a client begins to wait for.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    New(Arc<Waiter>),
+    /// The client waits for it already.
+    Before,
+    TooMany,
+}
+
 /// A lock that a client waits for.
 #[derive(Debug)]
 pub(crate) struct Waiter {
@@ -86,23 +95,40 @@ impl Waiter {
         self.change(&[State::Given], State::Taken);
     }
 
+    /// The client does something else about what it holds there: that is not taken back any more, also where the client
+    /// did not want this one.
+    fn touch(&self) {
+        self.change(&[State::Given, State::GivenUp], State::Taken);
+    }
+
     /// The client does not want it any more.
     pub(crate) fn give_up(&self) {
         self.change(&[State::Waiting, State::Given], State::GivenUp);
     }
 
-    /// The client asks for it once more.
+    /// The client asks for it once more. Who knew before that he has it may have given it back since.
     pub(crate) fn again(&self) -> Again {
-        self.take();
+        if self.change(&[State::Given], State::Taken) {
+            return Again::Has;
+        }
         match *self.state.borrow() {
             State::Waiting => Again::Waits,
-            State::Given | State::Taken => Again::Has,
-            State::GivenUp | State::Over => Again::Ends,
+            State::Given | State::Taken | State::GivenUp | State::Over => Again::Ends,
         }
     }
 
     pub(crate) fn is_taken(&self) -> bool {
         *self.state.borrow() == State::Taken
+    }
+
+    /// Whether the volume is to give it.
+    pub(crate) fn is_awaited(&self) -> bool {
+        *self.state.borrow() == State::Waiting
+    }
+
+    /// Whether the client waits for it, or will be told that it has it.
+    fn is_wanted(&self) -> bool {
+        matches!(*self.state.borrow(), State::Waiting | State::Given)
     }
 
     /// Returns when the client knows that it has it, or does not want it.
@@ -138,18 +164,18 @@ impl Waiters {
         }
     }
 
-    /// One more; nothing where there are too many.
-    pub(crate) fn begin(
-        &self,
-        awaited: Awaited,
-        owner: LockOwner,
-        address: IpAddr,
-    ) -> Option<Arc<Waiter>> {
+    /// One more, unless the client waits for it already, or there are too many.
+    pub(crate) fn begin(&self, awaited: Awaited, owner: LockOwner, address: IpAddr) -> Begun {
         let mut clients = self.clients.lock();
+        let known = clients.get(&owner.client).into_iter().flatten();
+        let mut same = known.filter(|waiter| waiter.awaited == awaited);
+        if same.any(|waiter| waiter.is_wanted()) {
+            return Begun::Before;
+        }
         let all = || clients.values().flatten();
         let of_address = all().filter(|waiter| waiter.address == address).count();
         if all().count() >= WAITING_LOCKS_MAX || of_address >= WAITING_LOCKS_OF_ADDRESS_MAX {
-            return None;
+            return Begun::TooMany;
         }
         let waiter = Arc::new(Waiter {
             awaited,
@@ -160,7 +186,7 @@ impl Waiters {
         let own = clients.entry(owner.client).or_default();
         own.push(Arc::clone(&waiter));
         self.count.add(1);
-        Some(waiter)
+        Begun::New(waiter)
     }
 
     /// Forgets one, about which nothing is done any more.
@@ -178,11 +204,12 @@ impl Waiters {
         waiter.state.send_replace(State::Over);
     }
 
-    /// The one of a client for a lock.
+    /// The one of a client for a lock, and of several the one that is not about to end.
     pub(crate) fn find(&self, client: u64, awaited: &Awaited) -> Option<Arc<Waiter>> {
         let clients = self.clients.lock();
-        let mut own = clients.get(&client)?.iter();
-        own.find(|waiter| waiter.awaited == *awaited).cloned()
+        let own = clients.get(&client)?.iter();
+        let same = own.filter(|waiter| waiter.awaited == *awaited);
+        same.max_by_key(|waiter| waiter.is_wanted()).cloned()
     }
 
     /// The number of an owner that waits for something.
@@ -210,7 +237,7 @@ impl Waiters {
             } = &waiter.awaited;
             let overlaps = awaited.start < range.end && range.start < awaited.end;
             if of == owner && **at == *file && overlaps {
-                waiter.take();
+                waiter.touch();
             }
         }
     }
@@ -227,5 +254,78 @@ impl Waiters {
     /// All.
     pub(crate) fn all(&self) -> Vec<Arc<Waiter>> {
         self.clients.lock().values().flatten().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: LockOwner = LockOwner {
+        client: 1,
+        owner: 2,
+    };
+    const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn awaited(range: Range<u64>) -> Awaited {
+        Awaited {
+            owner: OwnerName {
+                process: 1,
+                owner: Box::default(),
+            },
+            file: Box::default(),
+            range,
+            is_exclusive: true,
+        }
+    }
+
+    fn begun(waiters: &Waiters, range: Range<u64>) -> Arc<Waiter> {
+        match waiters.begin(awaited(range), OWNER, ADDRESS) {
+            Begun::New(waiter) => waiter,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn touch(waiters: &Waiters, range: Range<u64>) {
+        let Awaited { owner, file, .. } = awaited(0..1);
+        waiters.touched(OWNER.client, (&owner, &file), &range);
+    }
+
+    #[test]
+    fn a_lock_that_two_threads_of_a_process_want_is_waited_for_once() {
+        let waiters = Waiters::new(Arc::default());
+        let first = begun(&waiters, 0..10);
+        let again = || waiters.begin(awaited(0..10), OWNER, ADDRESS);
+        assert!(matches!(again(), Begun::Before));
+        assert!(first.give());
+        assert!(matches!(again(), Begun::Before));
+        begun(&waiters, 0..11);
+        first.give_up();
+        begun(&waiters, 0..10);
+    }
+
+    #[test]
+    fn who_gave_a_lock_back_is_not_told_that_it_has_it_when_it_asks_again() {
+        let waiters = Waiters::new(Arc::default());
+        let waiter = begun(&waiters, 0..10);
+        assert_eq!(waiter.again(), Again::Waits);
+        assert!(waiter.give());
+        touch(&waiters, 9..10);
+        assert_eq!(waiter.again(), Again::Ends);
+        let told = begun(&waiters, 20..30);
+        assert!(told.give());
+        assert_eq!(told.again(), Again::Has);
+    }
+
+    #[test]
+    fn what_is_taken_anew_before_it_is_taken_back_stays() {
+        let waiters = Waiters::new(Arc::default());
+        let waiter = begun(&waiters, 0..10);
+        assert!(waiter.give());
+        waiter.give_up();
+        touch(&waiters, 10..20);
+        assert!(!waiter.is_taken());
+        touch(&waiters, 0..1);
+        assert!(waiter.is_taken());
     }
 }

@@ -3,8 +3,8 @@
 use std::{net::IpAddr, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
-use penstock_base::{FsResult, clock, random};
-use penstock_vfs::{Given, Inode, Lock, LockFamily, Waiting};
+use penstock_base::{FsError, FsResult, clock, random};
+use penstock_vfs::{Given, HeldLocks, Inode, Lock, LockFamily, Waiting};
 use tracing::debug;
 
 use super::{
@@ -14,17 +14,17 @@ use super::{
 use crate::{
     callbacks::{CallbackError, Host},
     limits::{FIRST_WAIT, GRANT_PAUSES, LOCKER_DEADLINE, WAITING_DEADLINE},
-    lockers::Locker,
+    lockers::{Holdings, Locker, OwnerName},
     nodes::Node,
     protocol::{
         nlm4::{self, LockStatus, Wanted},
         xdr::Encoder,
     },
-    waiters::{Again, Awaited, Waiter},
+    waiters::{Again, Awaited, Begun, Waiter},
 };
 
 /// A volume that is asked for a lock until it gives it.
-type Acquiring = Pin<Box<dyn Future<Output = FsResult<Given>> + Send>>;
+type Acquiring = Pin<Box<dyn Future<Output = FsResult<()>> + Send>>;
 
 impl Service {
     /// What a lock that a client asks for is already, if it is among those that clients wait for.
@@ -52,8 +52,11 @@ impl Service {
         (node, lock): (Node, Lock),
     ) -> Result<(), LockStatus> {
         let awaited = awaited(wanted)?;
-        let waiter = self.waiters.begin(awaited, lock.owner, host.address);
-        let waiter = waiter.ok_or(LockStatus::NoLocks)?;
+        let waiter = match self.waiters.begin(awaited, lock.owner, host.address) {
+            Begun::New(waiter) => waiter,
+            Begun::Before => return Err(LockStatus::Blocked),
+            Begun::TooMany => return Err(LockStatus::NoLocks),
+        };
         let mut acquiring = self.acquiring(node.inode(), lock.clone());
         // A deadlock is found at once; afterwards nobody could be told.
         let early = clock::deadline(FIRST_WAIT, &mut acquiring).await;
@@ -80,9 +83,10 @@ impl Service {
     fn acquiring(self: &Arc<Self>, inode: Inode, lock: Lock) -> Acquiring {
         let volume = Arc::clone(&self.volume);
         Box::pin(async move {
-            let locks = volume.locks().ok_or(penstock_base::FsError::WouldBlock)?;
+            let locks = volume.locks().ok_or(FsError::WouldBlock)?;
             let family = LockFamily::Record;
-            locks.acquire(inode, family, lock, Waiting::Yes).await
+            let given = locks.acquire(inode, family, lock, Waiting::Yes).await;
+            given.map(Given::keep)
         })
     }
 
@@ -140,44 +144,82 @@ struct Wait {
     lock: Lock,
 }
 
+/// What the client holds of a lock that the volume gave.
+enum Noted {
+    /// All of it, in place of these locks.
+    Has(Vec<Lock>),
+    /// Not all of it any more: it gave some back, or took it otherwise, while the volume gave it.
+    Lost(Node),
+    /// What it held before: it does not want this one, or may not have it.
+    Refused,
+}
+
 impl Wait {
-    async fn carry_out(self, node: Node, acquiring: Acquiring) {
+    async fn carry_out(self, mut node: Node, mut acquiring: Acquiring) {
         let inode = node.inode();
-        if let Some(given) = self.given(acquiring).await
-            && self.take_note(node, given).await
-        {
-            self.tell().await;
-            if !self.waiter.is_taken() {
-                self.take_back(inode).await;
+        while self.is_given(acquiring).await {
+            match self.take_note(node).await {
+                Noted::Has(before) => {
+                    self.tell().await;
+                    self.take_back(inode, before).await;
+                    break;
+                }
+                Noted::Refused => break,
+                Noted::Lost(back) => {
+                    node = back;
+                    acquiring = self.service.acquiring(inode, self.lock.clone());
+                }
             }
         }
         self.service.waiters.end(&self.waiter);
     }
 
-    async fn given(&self, acquiring: Acquiring) -> Option<Given> {
+    async fn is_given(&self, acquiring: Acquiring) -> bool {
         let given = tokio::select! {
             biased;
             given = acquiring => given,
-            () = self.waiter.settled() => return None,
-            () = clock::sleep(WAITING_DEADLINE) => return None,
+            () = self.waiter.settled() => return false,
+            () = clock::sleep(WAITING_DEADLINE) => return false,
         };
-        given
-            .inspect_err(|error| debug!(%error, "a lock that a client waits for is not given"))
-            .ok()
+        if let Err(error) = &given {
+            debug!(%error, "a lock that a client waits for is not given");
+        }
+        given.is_ok()
     }
 
-    /// The client holds it from now on; says whether it is still wanted and may have it.
-    async fn take_note(&self, node: Node, given: Given) -> bool {
+    /// The client holds it from now on, if it is still wanted and the client may have it.
+    ///
+    /// The volume gives it while other calls of the client are carried out, one of which may give it back or change it.
+    /// So the volume is asked once more when they are done. What it gave is kept until then: else they would wait for this.
+    async fn take_note(&self, node: Node) -> Noted {
         let mut holdings = self.locker.turn().await;
-        if holdings.is_full() || self.service.lockers.is_closed() || !self.waiter.give() {
-            self.waiter.give_up();
-            return false;
-        }
-        given.keep();
         let awaited = &self.waiter.awaited;
-        let place = (awaited.owner.clone(), &*awaited.file);
-        holdings.add(place, node, self.lock.clone());
-        true
+        let place = (&awaited.owner, &*awaited.file);
+        let before = holdings.of_range(place.0, place.1, &awaited.range);
+        if self.may_have(&holdings) {
+            match self.acquire_at_once(node.inode(), &self.lock).await {
+                Ok(()) if self.is_noted(place) => {
+                    holdings.add((place.0.clone(), place.1), node, self.lock.clone());
+                    return Noted::Has(before);
+                }
+                Err(FsError::WouldBlock) => return Noted::Lost(node),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        self.restore(&mut holdings, node.inode(), before).await;
+        Noted::Refused
+    }
+
+    fn may_have(&self, holdings: &Holdings) -> bool {
+        let is_closed = self.service.lockers.is_closed();
+        !holdings.is_full() && !is_closed && self.waiter.is_awaited()
+    }
+
+    /// The client has it, and nothing of it is taken back that it was given before. Says whether it is still wanted.
+    fn is_noted(&self, place: (&OwnerName, &[u8])) -> bool {
+        let (waiters, client) = (&self.service.waiters, self.lock.owner.client);
+        waiters.touched(client, place, &self.lock.range);
+        self.waiter.give()
     }
 
     /// Calls the client until it says that it knows, does not want the lock, or is taken for gone.
@@ -222,15 +264,48 @@ impl Wait {
         Ok(nlm4::read_status(&mut called?)?)
     }
 
-    async fn take_back(&self, inode: Inode) {
+    async fn acquire_at_once(&self, inode: Inode, lock: &Lock) -> FsResult<()> {
+        let locks = self.service.volume.locks();
+        let locks = locks.ok_or(FsError::WouldBlock)?;
+        let (family, lock) = (LockFamily::Record, lock.clone());
+        let given = locks.acquire(inode, family, lock, Waiting::No).await;
+        given.map(Given::keep)
+    }
+
+    /// Takes back what was given, if the client does not know of it: it holds what it held before.
+    async fn take_back(&self, inode: Inode, before: Vec<Lock>) {
+        if self.waiter.is_taken() {
+            return;
+        }
         let mut holdings = self.locker.turn().await;
+        if !self.waiter.is_taken() {
+            self.restore(&mut holdings, inode, before).await;
+        }
+    }
+
+    /// Leaves the client what it held before. Who gets less than he has is in nobody's way.
+    async fn restore(&self, holdings: &mut Holdings, inode: Inode, before: Vec<Lock>) {
         let Some(locks) = self.service.volume.locks() else {
             return;
         };
-        let (owner, range) = (self.lock.owner, &self.lock.range);
-        let held = (owner, range.clone());
-        locks.release(inode, LockFamily::Record, held).await;
+        let mut surplus = HeldLocks::default();
+        surplus.add(self.lock.clone());
+        let mut left = Vec::new();
+        for lock in before {
+            match self.acquire_at_once(inode, &lock).await {
+                Ok(()) => {
+                    surplus.cut(lock.owner, &lock.range);
+                    left.push(lock);
+                }
+                Err(error) => debug!(%error, "a lock that a client held before is lost"),
+            }
+        }
+        for Lock { owner, range, .. } in surplus.iter() {
+            let held = (*owner, range.clone());
+            locks.release(inode, LockFamily::Record, held).await;
+        }
         let awaited = &self.waiter.awaited;
-        holdings.remove(&awaited.owner, &awaited.file, (owner, range));
+        let place = (&awaited.owner, &*awaited.file);
+        holdings.replace(place, (self.lock.owner, &self.lock.range), left);
     }
 }

@@ -157,6 +157,97 @@ async fn a_client_that_cannot_be_called_does_not_keep_a_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_want_more_than_it_had_keeps_what_it_had() {
+    let machine = machine(&[DENIED]).await;
+    let (target, file, mut client) = locked(&machine).await;
+    let shared = |process, range| Asked {
+        is_exclusive: false,
+        ..of(process, range)
+    };
+    assert_eq!(client.lock(&file, &shared(1, (0, 0))).await, GRANTED);
+    assert_eq!(client.lock(&file, &shared(2, (5, 10))).await, GRANTED);
+    assert_eq!(client.lock(&file, &waiting(2, (0, 20))).await, BLOCKED);
+    assert_eq!(client.unlock(&file, &of(1, (0, 0))).await, GRANTED);
+    until("it is refused", || waits(&target) == 0).await;
+    for free in [(0, 5), (15, 0)] {
+        assert_eq!(client.lock(&file, &of(3, free)).await, GRANTED);
+    }
+    for kept in [(5, 1), (14, 1)] {
+        assert_eq!(client.lock(&file, &of(3, kept)).await, DENIED);
+        assert_eq!(client.lock(&file, &shared(3, kept)).await, GRANTED);
+    }
+    assert_eq!(client.unlock(&file, &of(2, (0, 0))).await, GRANTED);
+    assert_eq!(client.lock(&file, &of(3, (0, 0))).await, GRANTED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_given_a_lock_while_it_gives_others_back_has_it() {
+    let machine = machine(&[GRANTED]).await;
+    let (target, file, mut client) = locked(&machine).await;
+    let stranger = Asked {
+        caller: b"stranger",
+        ..of(1, (0, 10))
+    };
+    assert_eq!(client.unlock(&file, &of(1, (0, 0))).await, GRANTED);
+    assert_eq!(client.lock(&file, &stranger).await, GRANTED);
+    assert_eq!(client.lock(&file, &of(2, (50, 10))).await, GRANTED);
+    assert_eq!(client.lock(&file, &waiting(2, (0, 10))).await, BLOCKED);
+    target.volume.hold_unlocks(true);
+    let begun = target.volume.begun.load(Ordering::SeqCst);
+    let mut closing = LockClient::new(&target, 0).await;
+    let all = of(2, (0, 0)).arguments(UNLOCK, &file);
+    closing.begin(7, UNLOCK, &all).await;
+    let is_begun = || target.volume.begun.load(Ordering::SeqCst) > begun;
+    until("it is begun", is_begun).await;
+    client.free_all(b"stranger").await;
+    let until_the_volume_gave_it = Instant::now();
+    while client.ask(TEST, &file, &stranger).await[0] != DENIED {
+        let elapsed = until_the_volume_gave_it.elapsed();
+        assert!(elapsed < Duration::from_secs(20), "it is not given");
+    }
+    target.volume.hold_unlocks(false);
+    assert_eq!(closing.end().await.last(), Some(&GRANTED));
+    until("it knows", || waits(&target) == 0).await;
+    assert_eq!(machine.calls().len(), 1);
+    assert_eq!(client.lock(&file, &stranger).await, DENIED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_for_more_while_it_is_given_a_lock_has_both() {
+    let machine = machine(&[GRANTED]).await;
+    let (target, file, mut client) = locked(&machine).await;
+    let stranger = Asked {
+        caller: b"stranger",
+        ..of(1, (0, 10))
+    };
+    assert_eq!(client.unlock(&file, &of(1, (0, 0))).await, GRANTED);
+    assert_eq!(client.lock(&file, &stranger).await, GRANTED);
+    assert_eq!(client.lock(&file, &waiting(2, (0, 10))).await, BLOCKED);
+    target.volume.hold_locks(true);
+    let begun = target.volume.begun.load(Ordering::SeqCst);
+    let mut more = LockClient::new(&target, 0).await;
+    let other = of(2, (50, 10)).arguments(LOCK, &file);
+    more.begin(7, LOCK, &other).await;
+    let is_begun = || target.volume.begun.load(Ordering::SeqCst) > begun;
+    until("it is begun", is_begun).await;
+    client.free_all(b"stranger").await;
+    let freed = Instant::now();
+    while client.ask(TEST, &file, &stranger).await[0] != DENIED {
+        assert!(freed.elapsed() < Duration::from_secs(20), "it is not given");
+    }
+    target.volume.hold_locks(false);
+    assert_eq!(more.end().await.last(), Some(&GRANTED));
+    until("it knows", || waits(&target) == 0).await;
+    for held in [(0, 10), (50, 10)] {
+        let wanted = Asked {
+            range: held,
+            ..stranger.clone()
+        };
+        assert_eq!(client.lock(&file, &wanted).await, DENIED);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_does_not_wait_any_more_is_not_called() {
     let machine = machine(&[GRANTED]).await;
     let (target, file, mut client) = locked(&machine).await;

@@ -56,6 +56,7 @@ pub struct Shaped {
     removals_held: watch::Sender<bool>,
     writes_held: watch::Sender<bool>,
     locks_held: watch::Sender<bool>,
+    unlocks_held: watch::Sender<bool>,
     /// Reads and removals that were begun.
     pub begun: AtomicU64,
     pub syncs: AtomicU64,
@@ -84,6 +85,7 @@ impl Shaped {
             removals_held: watch::Sender::new(false),
             writes_held: watch::Sender::new(false),
             locks_held: watch::Sender::new(false),
+            unlocks_held: watch::Sender::new(false),
             begun: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             opens: AtomicU64::new(0),
@@ -109,6 +111,11 @@ impl Shaped {
 
     pub fn hold_locks(&self, held: bool) {
         self.locks_held.send_replace(held);
+    }
+
+    /// Ranges are given back late while this is so.
+    pub fn hold_unlocks(&self, held: bool) {
+        self.unlocks_held.send_replace(held);
     }
 
     fn inner_locks(&self) -> &dyn Locks {
@@ -324,6 +331,7 @@ impl Locks for Shaped {
     }
 
     async fn release(&self, inode: Inode, family: LockFamily, held: (LockOwner, Range<u64>)) {
+        self.pass(&self.unlocks_held).await;
         self.inner_locks().release(inode, family, held).await;
     }
 
