@@ -104,15 +104,15 @@ impl Monitored {
 
     /// A client is to be told. When this returns the file says so.
     pub(crate) async fn add(&self, host: Host) -> io::Result<()> {
-        if self.clients.lock().contains_key(&host) {
+        if self.is_kept(host) {
             return Ok(());
         }
         let _writing = self.writing.lock().await;
+        if self.is_kept(host) {
+            return Ok(());
+        }
         let hosts = {
             let clients = self.clients.lock();
-            if clients.contains_key(&host) {
-                return Ok(());
-            }
             if clients.len() >= MONITORED_MAX {
                 return Err(io::Error::other("too many clients hold locks"));
             }
@@ -129,6 +129,13 @@ impl Monitored {
         };
         self.clients.lock().insert(host, client);
         Ok(())
+    }
+
+    /// Whether a client is in the file: it is for a while from now on.
+    fn is_kept(&self, host: Host) -> bool {
+        let mut clients = self.clients.lock();
+        let known = clients.get_mut(&host);
+        known.map(|client| client.used = clock::now()).is_some()
     }
 
     /// Forgets clients that have held nothing for a while; `holding` are those that do.
