@@ -65,8 +65,8 @@ impl std::fmt::Debug for NfsServer {
 }
 
 impl NfsServer {
-    /// Serves `volume` on `address`, with NFS, MOUNT and NLM on the same port. Fails if it cannot listen there, or where it
-    /// is told to tell its ports.
+    /// Serves `volume` on `address`, with NFS, MOUNT, NLM and NSM on the same port. Fails if it cannot listen there, or
+    /// where it is told to tell its ports, or if the list of clients that hold locks cannot be read.
     pub async fn start(
         volume: Arc<dyn Volume>,
         address: SocketAddr,
