@@ -5,12 +5,14 @@
 //! himself.
 
 use std::{
+    collections::HashMap,
     io,
     net::{IpAddr, SocketAddr},
+    sync::{Arc, Weak},
 };
 
 use bytes::Bytes;
-use penstock_base::{clock, clock::Instant, random};
+use penstock_base::{Mutex, clock, clock::Instant, random};
 use thiserror::Error;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -19,7 +21,7 @@ use tokio::{
 };
 
 use crate::{
-    limits::{CALLBACK_DEADLINE, CALLBACK_REPLY_MAX, CALLBACKS_MAX},
+    limits::{CALLBACK_DEADLINE, CALLBACK_REPLY_MAX, CALLBACKS_MAX, CALLBACKS_OF_CLIENT_MAX},
     protocol::{
         outgoing::{self, Procedure},
         portmap::{self, Mapping, PORTMAP, RPCBIND},
@@ -73,12 +75,14 @@ impl Host {
     }
 }
 
-/// Calls clients, so many at once.
+/// Calls clients, so many at once, and each of them a few at once: who does not answer holds nobody else up.
 #[derive(Debug)]
 pub(crate) struct Callbacks {
     /// Where port mappers of clients listen.
     port_mappers: u16,
     places: Semaphore,
+    /// Those of the clients that are called.
+    of_clients: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
 }
 
 impl Callbacks {
@@ -86,7 +90,19 @@ impl Callbacks {
         Self {
             port_mappers,
             places: Semaphore::new(CALLBACKS_MAX),
+            of_clients: Mutex::default(),
         }
+    }
+
+    fn of_client(&self, address: IpAddr) -> Arc<Semaphore> {
+        let mut clients = self.of_clients.lock();
+        clients.retain(|_, places| places.strong_count() > 0);
+        let known = clients.get(&address).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let places = Arc::new(Semaphore::new(CALLBACKS_OF_CLIENT_MAX));
+            clients.insert(address, Arc::downgrade(&places));
+            places
+        })
     }
 
     /// Calls a procedure of a client's program with what `write` writes, and returns its results.
@@ -96,6 +112,8 @@ impl Callbacks {
         procedure: Procedure,
         write: impl FnOnce(&mut Encoder),
     ) -> Result<Decoder, CallbackError> {
+        let of_client = self.of_client(host.address);
+        let _place_of_client = of_client.acquire().await;
         let _place = self.places.acquire().await;
         let until = clock::now() + CALLBACK_DEADLINE;
         let reached = async {
@@ -172,4 +190,43 @@ async fn receive(stream: &mut TcpStream) -> Result<Bytes, CallbackError> {
     let mut reply = vec![0; length];
     stream.read_exact(&mut reply).await?;
     Ok(reply.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use penstock_base::clock;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    fn host(last: u8) -> Host {
+        Host {
+            address: [127, 0, 0, last].into(),
+            server: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_answer_holds_no_other_up() {
+        let silent = TcpListener::bind(("127.0.0.7", 0))
+            .await
+            .expect("it is free");
+        let port = silent.local_addr().expect("it listens").port();
+        let callbacks = Arc::new(Callbacks::new(port));
+        let call = |last| {
+            let callbacks = Arc::clone(&callbacks);
+            async move { callbacks.call(host(last), (100_021, 4, 5), |_| {}).await }
+        };
+        for _ in 0..2 * CALLBACKS_MAX {
+            tokio::spawn(call(7));
+        }
+        tokio::task::yield_now().await;
+        let other = clock::deadline(Duration::from_secs(2), call(8)).await;
+        assert!(
+            matches!(other, Ok(Err(CallbackError::Io(_)))),
+            "nobody listens there"
+        );
+    }
 }

@@ -103,8 +103,10 @@ pub(crate) const GRANT_PAUSES: [Duration; 6] = [
     Duration::from_secs(8),
     Duration::from_secs(15),
 ];
-/// Calls of clients at once.
+/// Calls of clients at once, of each kind.
 pub(crate) const CALLBACKS_MAX: usize = 64;
+/// The same of one client.
+pub(crate) const CALLBACKS_OF_CLIENT_MAX: usize = 4;
 /// How long a call of a client may take, with the one that asks for its port.
 pub(crate) const CALLBACK_DEADLINE: Duration = Duration::from_secs(5);
 /// Bytes of a client's answer.

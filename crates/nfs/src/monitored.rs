@@ -50,6 +50,8 @@ struct Client {
 pub(crate) struct Monitored {
     path: PathBuf,
     state: u32,
+    /// The addresses of those that were in the file at the start.
+    before: HashSet<IpAddr>,
     /// Those in the file.
     clients: Mutex<BTreeMap<Host, Client>>,
     /// Whoever writes.
@@ -73,10 +75,12 @@ impl Monitored {
             is_untold: true,
             used: clock::now(),
         };
+        let before = hosts.iter().map(|host| host.address).collect();
         let clients = hosts.into_iter().map(|host| (host, client)).collect();
         Ok(Self {
             path,
             state,
+            before,
             clients: Mutex::new(clients),
             writing: tokio::sync::Mutex::default(),
         })
@@ -85,6 +89,11 @@ impl Monitored {
     /// The state of the server.
     pub(crate) fn state(&self) -> u32 {
         self.state
+    }
+
+    /// Whether somebody at an address held locks before the start.
+    pub(crate) fn held_before(&self, address: IpAddr) -> bool {
+        self.before.contains(&address)
     }
 
     /// Clients that do not know yet that the server was started.

@@ -75,7 +75,10 @@ pub(crate) struct Service {
     mounted: Mutex<Mounted>,
     lockers: Lockers,
     waiters: Waiters,
+    /// That locks were given.
     callbacks: Callbacks,
+    /// That the server was started.
+    notices: Callbacks,
     monitored: Monitored,
     grace_period: GracePeriod,
     /// What clients are held to, if to anything.
@@ -148,6 +151,7 @@ impl Service {
             lockers: Lockers::default(),
             waiters: Waiters::new(Arc::clone(&metrics.waiting_locks)),
             callbacks: Callbacks::new(settings.port_mappers_of_clients),
+            notices: Callbacks::new(settings.port_mappers_of_clients),
             monitored,
             grace_period: GracePeriod::begin(settings.grace_period, is_reclaimed),
             pace: Pace::of(settings.target_type),

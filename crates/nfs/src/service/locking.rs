@@ -166,6 +166,9 @@ impl Service {
         if asking.reclaims != self.grace_period.is_on() {
             return Err(LockStatus::GracePeriod);
         }
+        if asking.reclaims && !self.monitored.held_before(host.address) {
+            return Err(LockStatus::Denied);
+        }
         let node = self.lockable(asked, wanted).await?;
         let name = client_name(host.address, &wanted.place.caller);
         let client = self.lockers.find_or_make(name);

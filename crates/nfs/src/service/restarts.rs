@@ -140,7 +140,7 @@ impl Service {
         for pause in NOTICE_PAUSES {
             clock::sleep(pause).await;
             let write = |out: &mut _| nsm::write_notice(out, &name, state);
-            match self.callbacks.call(host, nsm::NOTIFY, write).await {
+            match self.notices.call(host, nsm::NOTIFY, write).await {
                 Ok(_) => break,
                 Err(error) => {
                     debug!(client = %host.address, %error, "cannot tell a client of the start");

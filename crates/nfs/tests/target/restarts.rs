@@ -193,6 +193,28 @@ async fn who_held_locks_is_told_of_a_start_and_reclaims_them_before_others_get_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_held_nothing_reclaims_nothing() {
+    let making = || Making {
+        grace_period: Duration::from_secs(60),
+        ..Making::default()
+    };
+    let target = Target::made(making(), Default::default()).await;
+    let file = file_of(&target).await;
+    let mut client = LockClient::new(&target, 0).await;
+    assert_eq!(client.lock(&file, &of(1, (0, 0))).await, GRANTED);
+    target.server.leave(Duration::ZERO).await;
+    let list = target.directory().join("lockers");
+    let others = std::fs::read_to_string(&list).unwrap();
+    let others = others.replace("client 127.0.0.1 ", "client 127.0.0.9 ");
+    std::fs::write(&list, others).unwrap();
+    let next = target.again(making()).await;
+    let mut client = LockClient::new(&next, 0).await;
+    let wanted = reclaimed(&of(1, (0, 0)));
+    assert_eq!(client.lock(&file, &wanted).await, DENIED);
+    assert_eq!(client.lock(&file, &of(1, (0, 0))).await, GRACE_PERIOD);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reclaimed_lock_waits_for_what_is_in_its_way() {
     let making = || Making {
         grace_period: Duration::from_secs(60),
