@@ -39,6 +39,7 @@ use tokio::sync::OnceCell;
 use crate::{
     data::{Objects, Packer},
     engine::Engine,
+    held::Held,
     operations,
     quotas::Accepted,
     snapshots::{self, Preserving},
@@ -102,13 +103,19 @@ pub(crate) struct Files {
     packer: Arc<Packer>,
     /// Of what was written and is not saved, what counts for quotas.
     accepted: Arc<Accepted>,
+    /// Files that are about to be gone count for quotas still.
+    held: Arc<Held>,
     table: Mutex<Table>,
     last_handle: AtomicU64,
     compactor: Compactor,
 }
 
 impl Files {
-    pub(crate) fn new(engine: Arc<Preserving>, objects: Arc<Objects>) -> Arc<Self> {
+    pub(crate) fn new(
+        engine: Arc<Preserving>,
+        objects: Arc<Objects>,
+        held: Arc<Held>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             is_shared: engine.peers().is_some(),
             parts: OnceLock::new(),
@@ -116,6 +123,7 @@ impl Files {
             packer: Packer::new(Arc::clone(&objects)),
             objects,
             accepted: Arc::default(),
+            held,
             table: Mutex::default(),
             last_handle: AtomicU64::new(0),
             compactor: Compactor::default(),

@@ -1,13 +1,20 @@
 //! Who holds which inode.
 //!
 //! A file without a name stays as long as a door has a reference or a handle of it. When the last one is given back
-//! the file is collected by a task of its own ([`crate::collector`]), so that giving back never waits.
+//! the file is collected by a task of its own ([`crate::collector`]), so that giving back never waits. It counts for
+//! quotas until then, so who finds no room waits for it.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
-use penstock_base::{FsError, FsResult, Mutex};
+use penstock_base::{FsError, FsResult, Mutex, clock};
 use penstock_vfs::Inode;
 use tokio::sync::Notify;
+
+/// How long who finds no room waits for files that are being collected.
+const COLLECT_WAIT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
 struct State {
@@ -40,6 +47,8 @@ pub(crate) struct Held {
     state: Mutex<State>,
     /// Rings when something waits to be collected.
     pub(crate) bell: Notify,
+    /// Wakes who waits until files are gone.
+    leaving: Notify,
 }
 
 impl Held {
@@ -117,9 +126,44 @@ impl Held {
 
     /// A file is gone.
     pub(crate) fn gone(&self, inode: Inode) {
-        let mut state = self.state.lock();
-        state.collected.remove(&inode);
-        state.others.remove(&inode);
+        {
+            let mut state = self.state.lock();
+            state.collected.remove(&inode);
+            state.others.remove(&inode);
+        }
+        self.leaving.notify_waiters();
+    }
+
+    /// Makes an attempt at what takes room. Where there is none it makes another one once those files are gone that
+    /// nobody held by then, or have not been collected in time.
+    pub(crate) async fn with_room<T, A>(&self, attempt: impl Fn() -> A) -> FsResult<T>
+    where
+        A: Future<Output = FsResult<T>>,
+    {
+        match attempt().await {
+            Err(FsError::QuotaExceeded | FsError::NoSpace) if self.until_gone().await => {
+                attempt().await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Waits for files that are being collected. Returns whether there were any.
+    async fn until_gone(&self) -> bool {
+        let leaving = self.state.lock().collected.clone();
+        let is_gone = || leaving.is_disjoint(&self.state.lock().collected);
+        let wait = async {
+            loop {
+                let left = self.leaving.notified();
+                if is_gone() {
+                    return;
+                }
+                left.await;
+            }
+        };
+        // Those that take longer have room for a later attempt.
+        let _ = clock::deadline(COLLECT_WAIT, wait).await;
+        !leaving.is_empty()
     }
 
     /// A file could not be collected, and waits again.

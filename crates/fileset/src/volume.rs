@@ -272,8 +272,11 @@ impl Volume for FilesetVolume {
             new,
             inode: self.numbers.next(&*self.parts.engine).await?,
         };
-        let made = self.transact(move |transaction| operations::make(transaction, &making));
-        let made = made.await?;
+        let make = || {
+            let making = making.clone();
+            self.transact(move |transaction| operations::make(transaction, &making))
+        };
+        let made = self.parts.held.with_room(make).await?;
         self.parts.held.take(made.inode)?;
         let entry = self.held(made.inode).await?;
         let opened = match open {

@@ -18,7 +18,8 @@ impl Files {
     /// a limit is in the way.
     ///
     /// What is written over is counted twice until it is saved. So where room is short all is saved that counts for the same
-    /// limits, and then just what the range has not yet is needed.
+    /// limits, and then just what the range has not yet is needed. What was removed counts until it is collected, so that is
+    /// waited for, too.
     pub(super) async fn room(
         self: &Arc<Self>,
         by: &Identity,
@@ -32,18 +33,27 @@ impl Files {
         if limiting.is_empty() {
             return Ok(None);
         }
-        let writer = (file.inode, by.uid);
+        let find = || self.find_room((file.inode, by.uid), &limiting, range);
+        self.held.with_room(find).await.map(Some)
+    }
+
+    async fn find_room(
+        self: &Arc<Self>,
+        writer: (Inode, u32),
+        limiting: &[Subject],
+        range: &Range<u64>,
+    ) -> FsResult<Room> {
         let _turn = self.accepted.turn.lock().await;
         let bytes = range.end - range.start;
-        if let Ok(room) = self.try_room(writer, &limiting, bytes).await {
-            return Ok(Some(room));
+        if let Ok(room) = self.try_room(writer, limiting, bytes).await {
+            return Ok(room);
         }
-        self.save_those_of(&limiting).await;
+        self.save_those_of(limiting).await;
         let written = query(&*self.engine, |reads| {
-            operations::written_in(reads, file.inode, range)
+            operations::written_in(reads, writer.0, range)
         });
         let needed = bytes - written.await?;
-        self.try_room(writer, &limiting, needed).await.map(Some)
+        self.try_room(writer, limiting, needed).await
     }
 
     async fn try_room(

@@ -13,6 +13,7 @@ use crate::{
     engine::{Engine, Reads, query, transact},
     files::Files,
     garbage::{Garbage, Sweep, sweep_bucket},
+    held::Held,
     listings::Listings,
     machines::{Machines, VolumeLocks},
     numbers::Numbers,
@@ -62,12 +63,14 @@ impl FilesetVolume {
         }
         let objects = Arc::new(Objects::with_spool(transfer, spool));
         let engine = Arc::new(Preserving::new(engine));
+        let held: Arc<Held> = Arc::default();
+        let files = Files::new(Arc::clone(&engine), Arc::clone(&objects), Arc::clone(&held));
         let parts = Arc::new(Parts {
-            files: Files::new(Arc::clone(&engine), Arc::clone(&objects)),
+            files,
             machines: Machines::new(&engine),
             engine,
             objects,
-            held: Arc::default(),
+            held,
         });
         match &parts.machines {
             Some(machines) => {

@@ -23,6 +23,7 @@ on_each_engine![
     a_file_system_is_as_large_as_its_quota,
     allocating_more_than_there_is_room_for_fails,
     a_file_without_a_name_counts_until_it_is_gone,
+    what_was_removed_makes_room_for_what_comes_next,
     what_is_cut_and_punched_is_given_back,
     a_soft_limit_above_the_hard_one_is_refused,
     what_only_a_snapshot_has_counts_for_nobody,
@@ -284,6 +285,32 @@ async fn allocating_more_than_there_is_room_for_fails(place: &Place) {
     assert_eq!(refused, Err(FsError::QuotaExceeded));
     by.close(handle).await.unwrap();
     assert_eq!(used(place, USER).await, (50 * KIB, 1));
+    place.is_whole().await;
+}
+
+async fn what_was_removed_makes_room_for_what_comes_next(place: &Place) {
+    let above = common(place).await;
+    limit(place, USER, bytes(0, 100 * KIB)).await;
+    limit(place, USER, files(0, 1)).await;
+    let by = place.by(user(7));
+    let content = vec![1; 90 << 10];
+    for round in 0..5 {
+        let name = round.to_string();
+        by.store(above, &name, &content).await.unwrap();
+        let inode = by.find(above, &name).await.unwrap().inode;
+        by.remove(above, &name, RemoveKind::File).await.unwrap();
+        place.forget_all(inode);
+    }
+    let (_, handle) = opened(&by, "large").await;
+    write(&by, handle, 0, 90 * KIB).await.unwrap();
+    limit(place, USER, files(0, 0)).await;
+    let (_, second) = opened(&by, "second").await;
+    by.sync(handle).await.unwrap();
+    by.close(handle).await.unwrap();
+    let inode = by.find(above, "large").await.unwrap().inode;
+    by.remove(above, "large", RemoveKind::File).await.unwrap();
+    place.forget_all(inode);
+    write(&by, second, 0, 90 * KIB).await.unwrap();
     place.is_whole().await;
 }
 
