@@ -51,7 +51,7 @@ pub(crate) use charge::{
     sizes,
 };
 pub use counting::{Counting, count, count_some};
-pub(crate) use marking::follow;
+pub(crate) use marking::{follow, join};
 pub use places::directory_at;
 pub(crate) use room::{Accepted, Room};
 

@@ -4,7 +4,7 @@ use penstock_base::{FsError, FsResult};
 use penstock_vfs::{Change, Inode};
 
 use super::{Asked, LINKS_MAX, Place, enterable, find, node, put_entry, put_node, touch};
-use crate::{engine::Transaction, schema::Entry};
+use crate::{engine::Transaction, quotas, schema::Entry};
 
 /// Gives a file, which is no directory, one more name.
 pub(crate) fn link(
@@ -24,15 +24,13 @@ pub(crate) fn link(
         return Err(FsError::AlreadyExists);
     }
     enterable(transaction, &asked.by, dentry.parent)?;
-    if file.project != parent.project {
-        return Err(FsError::CrossDevice);
-    }
     match file.links {
         // It has been removed, and only those who hold it know it.
         0 => return Err(FsError::NotFound),
         links if links >= LINKS_MAX => return Err(FsError::TooManyLinks),
         _ => {}
     }
+    quotas::join(transaction, asked, (inode, &mut file), parent.project)?;
     file.links += 1;
     file.changed = asked.now;
     put_node(transaction, inode, &file);

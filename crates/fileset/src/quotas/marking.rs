@@ -46,13 +46,12 @@ pub(super) fn begin(transaction: &mut dyn Transaction, inode: Inode) -> FsResult
         return Err(FsError::NotFound);
     }
     let nests = FsError::InvalidArgument("quotas of directories do not nest");
-    if node.project != 0 && node.project != inode.0 {
-        return Err(nests);
-    }
+    // Those above may not have marked it yet.
+    let above = places::above(transaction, inode)?;
     for subject in super::limits(transaction)?.into_keys() {
         if let Subject::Directory(other) = subject
             && other != inode
-            && places::is_below(transaction, other, inode)?
+            && (above.contains(&other) || places::is_below(transaction, other, inode)?)
         {
             return Err(nests);
         }
@@ -130,8 +129,26 @@ fn entries(reads: &dyn Reads, directory: Inode, last: &Bytes) -> FsResult<Vec<(B
     Ok(found)
 }
 
-/// A file that is moved counts for what its directories, the old one and the new one, do. One that was not marked yet is now;
-/// a directory of which that is so cannot be moved before.
+/// A file gets one more name in a directory, which has to count for the same. One whose quota is gone counts for none: no
+/// walk found it that had no name below the directory any more.
+pub(crate) fn join(
+    transaction: &mut dyn Transaction,
+    asked: &Asked,
+    (inode, node): (Inode, &mut Node),
+    project: u64,
+) -> FsResult<()> {
+    if node.project == project {
+        return Ok(());
+    }
+    let quota = schema::limits(Subject::Directory(Inode(node.project)));
+    match project == 0 && transaction.get(&quota)?.is_none() {
+        true => follow(transaction, asked, (inode, node), project),
+        false => Err(FsError::CrossDevice),
+    }
+}
+
+/// A file that is moved counts for what its directories, the old one and the new one, do. One that was not marked yet is now,
+/// and what is in a directory comes behind it.
 pub(crate) fn follow(
     transaction: &mut dyn Transaction,
     asked: &Asked,
@@ -143,7 +160,7 @@ pub(crate) fn follow(
         return Ok(());
     }
     if node.is_directory() {
-        return Err(FsError::CrossDevice);
+        transaction.put(&schema::marking(inode), schema::nothing());
     }
     let before = node.clone();
     node.project = project;

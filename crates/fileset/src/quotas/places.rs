@@ -30,7 +30,7 @@ pub async fn directory_at(engine: &dyn Engine, path: &str) -> FsResult<Inode> {
 }
 
 /// The directories above one, the root last.
-fn above(reads: &dyn Reads, directory: Inode) -> FsResult<Vec<Inode>> {
+pub(super) fn above(reads: &dyn Reads, directory: Inode) -> FsResult<Vec<Inode>> {
     let (mut at, mut above, mut passed) = (directory, Vec::new(), HashSet::new());
     while at != Inode::ROOT {
         if !passed.insert(at) {
@@ -53,8 +53,12 @@ pub(super) fn is_below(reads: &dyn Reads, directory: Inode, other: Inode) -> FsR
 
 /// The path of a directory from the root on; of one without a name what is known of it.
 pub(super) fn path_of(reads: &dyn Reads, directory: Inode) -> FsResult<String> {
+    let above = match above(reads, directory) {
+        Err(FsError::Stale) => return Ok(unnamed(directory)),
+        above => above?,
+    };
     let (mut names, mut at) = (VecDeque::new(), directory);
-    for parent in above(reads, directory)? {
+    for parent in above {
         names.push_front(name_in(reads, parent, at)?);
         at = parent;
     }
@@ -71,5 +75,9 @@ fn name_in(reads: &dyn Reads, parent: Inode, inode: Inode) -> FsResult<String> {
         found = Some(String::from_utf8_lossy(name).into_owned());
         ControlFlow::Break(())
     })?;
-    Ok(found.unwrap_or_else(|| format!("(inode {})", inode.0)))
+    Ok(found.unwrap_or_else(|| unnamed(inode)))
+}
+
+fn unnamed(inode: Inode) -> String {
+    format!("(inode {})", inode.0)
 }

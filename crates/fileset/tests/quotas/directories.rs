@@ -15,6 +15,10 @@ on_each_engine![
     names_do_not_move_into_or_out_of_a_directory_with_a_quota,
     a_directory_shows_its_quota_as_its_size,
     quotas_of_directories_do_not_nest,
+    quotas_of_directories_do_not_nest_before_all_is_marked_either,
+    a_directory_that_is_not_marked_yet_can_be_renamed,
+    a_file_that_a_quota_left_behind_can_be_linked,
+    a_quota_whose_directory_lost_those_above_it_is_listed,
     a_directory_without_its_quota_counts_for_nothing,
     the_quota_of_a_directory_goes_with_it,
     a_directory_with_a_quota_can_be_moved,
@@ -133,6 +137,75 @@ async fn quotas_of_directories_do_not_nest(place: &Place) {
     let (_, beside) = made(place, above, "beside").await;
     limit(place, beside, bytes(0, 1000)).await;
     place.is_whole().await;
+}
+
+async fn quotas_of_directories_do_not_nest_before_all_is_marked_either(place: &Place) {
+    let (top, subject) = made(place, ROOT, "top").await;
+    let (below, _) = made(place, top, "below").await;
+    let (_, deeper) = made(place, below, "deeper").await;
+    // The walk comes behind this.
+    quotas::set(&*place.engine, subject, bytes(0, 1000))
+        .await
+        .unwrap();
+    let refused = quotas::set(&*place.engine, deeper, bytes(0, 1)).await;
+    assert!(matches!(refused, Err(FsError::InvalidArgument(_))));
+    quotas::count(&*place.engine, &|_| ()).await.unwrap();
+    assert_eq!(used(place, subject).await, (0, 3));
+    place.is_whole().await;
+}
+
+async fn a_directory_that_is_not_marked_yet_can_be_renamed(place: &Place) {
+    let (top, subject) = made(place, ROOT, "top").await;
+    let (below, _) = made(place, top, "below").await;
+    let (other, _) = made(place, top, "other").await;
+    place.store(below, "file", &[1; 100]).await.unwrap();
+    quotas::set(&*place.engine, subject, bytes(0, 1000))
+        .await
+        .unwrap();
+    let replace = RenameMode::Replace;
+    place
+        .rename((top, "below"), (top, "renamed"), replace)
+        .await
+        .unwrap();
+    quotas::count(&*place.engine, &|_| ()).await.unwrap();
+    assert_eq!(used(place, subject).await, (100, 4));
+    place
+        .rename((top, "renamed"), (other, "moved"), replace)
+        .await
+        .unwrap();
+    assert_eq!(used(place, subject).await, (100, 4));
+    place.is_whole().await;
+}
+
+async fn a_file_that_a_quota_left_behind_can_be_linked(place: &Place) {
+    let (top, subject) = made(place, ROOT, "top").await;
+    place.store(top, "in", &[1; 100]).await.unwrap();
+    let inode = place.find(top, "in").await.unwrap().inode;
+    place.link(inode, (ROOT, "out")).await.unwrap();
+    limit(place, subject, bytes(0, 1000)).await;
+    place.remove(top, "in", RemoveKind::File).await.unwrap();
+    place.volume.remove_quota(subject).await.unwrap();
+    let is_done = || async { keys(&*place.engine, b"m").await == 0 };
+    place.until(is_done).await;
+    place.link(inode, (ROOT, "again")).await.unwrap();
+    limit(place, subject, bytes(0, 1000)).await;
+    assert_eq!(used(place, subject).await, (0, 1));
+    place.is_whole().await;
+}
+
+async fn a_quota_whose_directory_lost_those_above_it_is_listed(place: &Place) {
+    let (top, _) = made(place, ROOT, "top").await;
+    let (below, subject) = made(place, top, "below").await;
+    limit(place, subject, bytes(0, 1000)).await;
+    let directory = RemoveKind::Directory;
+    place.remove(top, "below", directory).await.unwrap();
+    place.remove(ROOT, "top", directory).await.unwrap();
+    place.forget_all(top);
+    let by = penstock_vfs::Identity::root();
+    let is_gone = || async { place.volume.attributes(&by, top).await.is_err() };
+    place.until(is_gone).await;
+    let listed = quota(place, subject).await;
+    assert_eq!(listed.path, Some(format!("(inode {})", below.0)));
 }
 
 async fn a_directory_without_its_quota_counts_for_nothing(place: &Place) {
