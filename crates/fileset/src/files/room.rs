@@ -1,6 +1,6 @@
 //! Room for what is about to be written, where something limits the file.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use penstock_base::{FsResult, clock};
@@ -12,6 +12,9 @@ use crate::{
     operations,
     quotas::{self, Room, Subject, Writing},
 };
+
+/// How long a write that is short of room waits until what was written before is saved.
+const SAVE_WAIT: Duration = Duration::from_secs(30);
 
 impl Files {
     /// Room for what `by` is about to write to a range of a file; none is needed where nothing limits it. Fails where
@@ -43,12 +46,13 @@ impl Files {
         limiting: &[Subject],
         range: &Range<u64>,
     ) -> FsResult<Room> {
-        let _turn = self.accepted.turn.lock().await;
         let bytes = range.end - range.start;
         if let Ok(room) = self.try_room(writer, limiting, bytes).await {
             return Ok(room);
         }
-        self.save_those_of(limiting).await;
+        let _turn = self.accepted.turn.lock().await;
+        // Else what waits for a slow store would hold up all who are short of room.
+        let _ = clock::deadline(SAVE_WAIT, self.save_those_of(limiting)).await;
         let written = query(&*self.engine, |reads| {
             operations::written_in(reads, writer.0, range)
         });

@@ -243,6 +243,9 @@ pub(crate) struct Writing<'a> {
 
 /// Those whose limits hold a file.
 pub(crate) fn limiting(reads: &dyn Reads, inode: Inode) -> FsResult<Vec<Subject>> {
+    if record(reads)?.is_none() {
+        return Ok(Vec::new());
+    }
     let limited = limited(reads, Owner::of(inode, &operations::node(reads, inode)?))?;
     Ok(limited.into_iter().map(|(subject, _)| subject).collect())
 }

@@ -13,7 +13,7 @@ use super::Subject;
 #[derive(Debug, Default)]
 pub(crate) struct Accepted {
     bytes: Mutex<HashMap<Subject, u64>>,
-    /// Who finds out whether there is room: one after the other.
+    /// Who is short of room finds out how much there is: one after the other.
     pub(crate) turn: tokio::sync::Mutex<()>,
 }
 
