@@ -28,9 +28,11 @@ pub use self::{
     bucket::{DumpObject, DumpObjectSource, Kept, list, remove},
     carrying::{Carried, carry},
     format::{Reading, Sink, Source, Summary, write},
-    making::{Made, Making, NewDump},
+    making::{Made, Making, NewDump, remove_older},
     pages::{Digest, FrozenPages, Page, Pages},
 };
+pub(crate) use making::give_up;
+
 use crate::Label;
 
 /// Bytes of keys and values in a page, but for the last key of it.

@@ -2,13 +2,13 @@
 //!
 //! The schedule is in the engine, and whoever has the file system open looks at it every [`LOOK_INTERVAL`]. A job is due in
 //! a period, such as this hour, that is not the one in which it was done last. The operation that takes a snapshot writes
-//! down its period too: so of several machines one takes it, and one that somebody removed is not taken again. A dump is made by the
-//! machine whose session is the oldest. What nobody had open in a period is not done for it later.
+//! down its period too: so of several machines one takes it, and one that somebody removed is not taken again, also where
+//! the clock of a machine is up to an hour behind. A dump is made by the machine whose session is the oldest. What nobody had open in a period is not done for it later.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Weak},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use penstock_base::{FileName, FsError, FsResult, Mutex, clock};
@@ -16,6 +16,7 @@ use tokio::{sync::Notify, task::JoinHandle};
 
 pub use crate::schema::Job;
 use crate::{
+    dumps::{self, NewDump},
     engine::{Engine, Reads, Transaction, query, transact},
     schema::{SCHEDULE, Schedule},
     snapshots::{self, Snapshot},
@@ -24,6 +25,9 @@ use crate::{
 
 /// How often it is looked whether something is due, and how soon what failed is tried again.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How long an unmount takes at most to give up a dump that is under way.
+const GIVE_UP_WAIT: Duration = Duration::from_secs(5);
 
 /// How many snapshots or dumps of a job can be kept.
 pub const KEEP_MAX: u32 = 10_000;
@@ -59,30 +63,69 @@ fn schedule(reads: &dyn Reads) -> FsResult<Schedule> {
     value.map_or_else(|| Ok(Schedule::default()), |value| Schedule::decode(&value))
 }
 
-/// The task that does what is due, for as long as a volume is open.
-#[derive(Debug, Default)]
+/// The tasks that do what is due, for as long as a volume is open. Dumps have one of their own: a snapshot waits for none.
+#[derive(Debug)]
 pub(crate) struct Scheduler {
+    snapshots: Looking,
+    dumps: Looking,
+    begun: Begun,
+}
+
+impl Scheduler {
+    pub(crate) fn start(parts: &Weak<Parts>) -> Self {
+        let begun = Begun::default();
+        let is_snapshot: Chosen = |job| job != Job::Dumps;
+        let is_dump: Chosen = |job| job == Job::Dumps;
+        let start =
+            |chosen| Looking::start(|bell| run(Weak::clone(parts), (chosen, begun.clone()), bell));
+        Self {
+            snapshots: start(is_snapshot),
+            dumps: start(is_dump),
+            begun,
+        }
+    }
+
+    /// Looks at once.
+    pub(crate) fn look(&self) {
+        self.snapshots.bell.notify_one();
+        self.dumps.bell.notify_one();
+    }
+
+    /// Returns when nothing more is done. A dump that is under way is given up.
+    pub(crate) async fn end(&self, parts: &Parts) {
+        self.snapshots.end().await;
+        self.dumps.end().await;
+        let Some(dump) = self.begun.take() else {
+            return;
+        };
+        let given_up = dumps::give_up(&*parts.engine, &dump);
+        if clock::deadline(GIVE_UP_WAIT, given_up).await.is_err() {
+            tracing::debug!(
+                dump,
+                "the snapshot of a dump that was not made is removed later"
+            );
+        }
+    }
+}
+
+/// A task that looks now and then whether something is due.
+#[derive(Debug)]
+struct Looking {
     bell: Arc<Notify>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Scheduler {
-    pub(crate) fn start(parts: Weak<Parts>) -> Self {
+impl Looking {
+    fn start<F: Future<Output = ()> + Send + 'static>(run: impl FnOnce(Arc<Notify>) -> F) -> Self {
         let bell = Arc::new(Notify::new());
-        let task = tokio::spawn(run(parts, Arc::clone(&bell)));
+        let task = tokio::spawn(run(Arc::clone(&bell)));
         Self {
             bell,
             task: Mutex::new(Some(task)),
         }
     }
 
-    /// Looks at once.
-    pub(crate) fn look(&self) {
-        self.bell.notify_one();
-    }
-
-    /// Returns when nothing more is done. A dump that is under way is given up.
-    pub(crate) async fn end(&self) {
+    async fn end(&self) {
         let task = self.task.lock().take();
         if let Some(task) = task {
             task.abort();
@@ -92,11 +135,28 @@ impl Scheduler {
     }
 }
 
-async fn run(parts: Weak<Parts>, bell: Arc<Notify>) {
+/// The dump that is under way, until it is published. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+struct Begun(Arc<Mutex<Option<String>>>);
+
+impl Begun {
+    fn begin(&self, dump: &str) {
+        *self.0.lock() = Some(dump.to_owned());
+    }
+
+    fn take(&self) -> Option<String> {
+        self.0.lock().take()
+    }
+}
+
+/// Which jobs a task does.
+type Chosen = fn(Job) -> bool;
+
+async fn run(parts: Weak<Parts>, (chosen, begun): (Chosen, Begun), bell: Arc<Notify>) {
     let mut fails = false;
     loop {
         let Some(parts) = parts.upgrade() else { return };
-        let done = carry_out(&parts).await;
+        let done = carry_out(&parts, (chosen, &begun)).await;
         drop(parts);
         if let Err(error) = &done
             && !fails
@@ -110,31 +170,31 @@ async fn run(parts: Weak<Parts>, bell: Arc<Notify>) {
 }
 
 /// Does all that is due. Fails with the first thing that cannot be done, after the others.
-async fn carry_out(parts: &Parts) -> FsResult<()> {
+async fn carry_out(parts: &Parts, (chosen, begun): (Chosen, &Begun)) -> FsResult<()> {
     let schedule = query(&*parts.engine, |reads| schedule(reads)).await?;
-    let due = schedule.due(clock::wall_time());
+    let now = clock::wall_time();
     let mut outcome = Ok(());
-    for (job, period) in due {
+    for job in schedule.due(now).into_iter().filter(|job| chosen(*job)) {
         let keep = schedule.keep.get(&job).copied().unwrap_or(KEEP_MAX);
         let done = match job {
-            Job::Dumps => dump(parts, keep, period).await,
-            _ => take(parts, job, (keep, period)).await,
+            Job::Dumps => dump(parts, (keep, now), begun).await,
+            _ => take(parts, job, (keep, now)).await,
         };
         outcome = outcome.and(done);
     }
     outcome
 }
 
-async fn take(parts: &Parts, job: Job, (keep, period): (u32, String)) -> FsResult<()> {
+async fn take(parts: &Parts, job: Job, (keep, now): (u32, SystemTime)) -> FsResult<()> {
     parts.save_pending().await?;
-    let name = FileName::new(format!("{}-{period}", job.name()).as_bytes())
+    let name = FileName::new(format!("{}-{}", job.name(), job.period(now)).as_bytes())
         .map_err(|_| FsError::InvalidArgument("this is no name for a snapshot"))?;
-    let (wanted, now) = (name.clone(), clock::wall_time());
+    let (wanted, taken) = (name.clone(), clock::wall_time());
     let is_taken = transact(&*parts.engine, move |transaction| {
-        if !done(transaction, job, &period)? {
+        if !done(transaction, job, now)? {
             return Ok(false);
         }
-        match snapshots::take_now(transaction, &wanted, now) {
+        match snapshots::take_now(transaction, &wanted, taken) {
             // Somebody's clock was there before.
             Ok(_) | Err(FsError::AlreadyExists) => Ok(true),
             Err(error) => Err(error),
@@ -149,13 +209,13 @@ async fn take(parts: &Parts, job: Job, (keep, period): (u32, String)) -> FsResul
     Ok(())
 }
 
-/// Writes down that a job is done in a period. Returns whether that is news.
-fn done(transaction: &mut dyn Transaction, job: Job, period: &str) -> FsResult<bool> {
+/// Writes down that a job is done in the period of a time. Returns whether that is news.
+fn done(transaction: &mut dyn Transaction, job: Job, now: SystemTime) -> FsResult<bool> {
     let mut schedule = schedule(transaction)?;
-    if !schedule.is_due(job, period) {
+    if !schedule.is_due(job, now) {
         return Ok(false);
     }
-    schedule.done.insert(job, period.to_owned());
+    schedule.done.insert(job, job.period(now));
     transaction.put(SCHEDULE, schedule.encode());
     Ok(true)
 }
@@ -184,14 +244,23 @@ fn surplus(there: &[Snapshot], job: Job, keep: u32) -> Vec<FileName> {
         .collect()
 }
 
-async fn dump(parts: &Parts, keep: u32, period: String) -> FsResult<()> {
+async fn dump(parts: &Parts, (keep, now): (u32, SystemTime), begun: &Begun) -> FsResult<()> {
     if !parts.is_elected().await {
         return Ok(());
     }
-    let made = parts.dump(u64::from(keep)).await?;
+    let new = NewDump::now(parts.label().await?);
+    begun.begin(&new.name);
+    let written = parts.write_dump(&new).await;
+    begun.take();
+    let made = written?.publish(&*parts.engine).await?;
     tracing::info!(dump = %made.name, keys = made.summary.keys, "a scheduled dump was made");
-    let step = move |transaction: &mut dyn Transaction| done(transaction, Job::Dumps, &period);
-    transact(&*parts.engine, step).await.map(drop)
+    let step = move |transaction: &mut dyn Transaction| done(transaction, Job::Dumps, now);
+    transact(&*parts.engine, step).await?;
+    // Another dump would be one more.
+    if let Err(error) = parts.remove_older_dumps(u64::from(keep)).await {
+        tracing::warn!(%error, "older dumps could not be removed; it is tried with the next one");
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -541,7 +541,7 @@ impl Volume for FilesetVolume {
     }
 
     async fn shut_down(&self) -> Vec<(String, FsError)> {
-        self.scheduler.end().await;
+        self.scheduler.end(&self.parts).await;
         self.parts.files.end_folding().await;
         let failed = self.parts.files.save_all().await;
         let failed = failed.into_iter();

@@ -4,16 +4,19 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
+use penstock_base::clock;
 use penstock_fileset::{
     Durability, Label,
-    dumps::{self, DumpObjectSource, Made, Making, NewDump, Reading, carry},
+    dumps::{self, DumpObjectSource, Making, NewDump, Reading, carry},
     engine::{MemoryEngine, query, transact},
     format_of,
     schedule::{self, Job, Keep},
     snapshots,
 };
+use penstock_object::{ErrorKind, Operation as Request};
+use penstock_object_testing::Fault;
 use penstock_vfs::{OpenOptions, Volume, WritePlace};
 
 use support::{Place, ROOT, file, name};
@@ -193,7 +196,7 @@ async fn no_dump_is_made_into_the_bucket_of_another_file_system() {
     label.replace(&*place.bucket, read).await.unwrap();
     let both = BTreeMap::from([(Job::Dumps, 3), (JOB, 1)]);
     place.volume.set_schedule(both).await.unwrap();
-    // The dump comes behind it, and what is taken at the next look behind the dump.
+    // Dumps are looked after beside it.
     is_taken(&place).await;
     let daily = BTreeMap::from([(Job::Daily, 1)]);
     place.volume.set_schedule(daily).await.unwrap();
@@ -210,13 +213,15 @@ async fn no_dump_is_made_into_the_bucket_of_another_file_system() {
     assert!(dumps::list(&*place.bucket).await.unwrap().is_empty());
 }
 
-/// Makes a dump under a name.
-async fn dumped(place: &Place, called: &str, keep: u64) -> Made {
+/// Makes a dump under a name, and removes older ones but for `keep`. Returns which.
+async fn dumped(place: &Place, called: &str, keep: u64) -> Vec<String> {
     let format = format_of(&*place.engine).await.unwrap();
     let mut new = NewDump::now(Label::new("home", &format, Durability::Local));
     new.name = called.to_owned();
     let making = Making::begin(&*place.engine, &place.transfer(), (&new, &|_| {})).await;
-    making.unwrap().publish(&*place.engine, keep).await.unwrap()
+    making.unwrap().publish(&*place.engine).await.unwrap();
+    let removed = dumps::remove_older(&*place.engine, &*place.bucket, keep).await;
+    removed.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -229,8 +234,8 @@ async fn a_snapshot_of_a_dump_that_was_never_ended_goes_with_a_later_one() {
         place.volume.take_snapshot(&name(lonely)).await.unwrap();
     }
     // Its dump may be under way still.
-    let made = dumped(&place, "2026-01-03T00-00-00Z", 2).await;
-    assert_eq!(made.removed, ["2026-01-01T00-00-00Z"]);
+    let removed = dumped(&place, "2026-01-03T00-00-00Z", 2).await;
+    assert_eq!(removed, ["2026-01-01T00-00-00Z"]);
     let names = || async {
         let listed = snapshots::list(&*place.engine).await.unwrap();
         listed.into_iter().map(|one| one.name).collect::<Vec<_>>()
@@ -267,4 +272,66 @@ async fn age(place: &Place, snapshot: &str) {
     })
     .await
     .unwrap();
+}
+
+/// A file system that has what is on this disk alone, and a bucket that takes nothing, so that a dump of it goes on.
+async fn dumping() -> Place {
+    let place = Place::spooled().await;
+    labelled(&place).await;
+    place.store(ROOT, "small", b"on this disk").await.unwrap();
+    let never = Fault::Delay(Duration::from_secs(3600));
+    place.faults.rate(Some(Request::Put), 1.0, never);
+    let dumps = BTreeMap::from([(Job::Dumps, 3)]);
+    place.volume.set_schedule(dumps).await.unwrap();
+    place
+        .until(|| async { has_snapshot(&place, "dump-").await })
+        .await;
+    place
+}
+
+/// Whether there is a snapshot whose name begins so.
+async fn has_snapshot(place: &Place, beginning: &str) -> bool {
+    let listed = snapshots::list(&*place.engine).await.unwrap();
+    let mut there = listed.into_iter().filter(|one| !one.is_removed);
+    there.any(|one| one.name.starts_with(beginning))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_is_taken_while_a_dump_is_under_way() {
+    let place = dumping().await;
+    let daily = BTreeMap::from([(Job::Daily, 1)]);
+    place.volume.set_schedule(daily).await.unwrap();
+    place
+        .until(|| async { has_snapshot(&place, "daily-").await })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unmount_leaves_no_snapshot_of_a_dump_that_it_gives_up() {
+    let place = dumping().await;
+    let ending = place.volume.shut_down();
+    tokio::pin!(ending);
+    let is_given_up = place.until(|| async { !has_snapshot(&place, "dump-").await });
+    tokio::select! {
+        _ = &mut ending => {}
+        () = is_given_up => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dump_is_made_once_where_older_ones_cannot_be_removed() {
+    let place = Place::new().await;
+    labelled(&place).await;
+    dumped(&place, "2026-01-01T00-00-00Z", 9).await;
+    let refused = Fault::fail(ErrorKind::PermissionDenied);
+    place.faults.rate(Some(Request::Delete), 1.0, refused);
+    let dumps = BTreeMap::from([(Job::Dumps, 1)]);
+    place.volume.set_schedule(dumps.clone()).await.unwrap();
+    let count = || async { dumps::list(&*place.bucket).await.unwrap().len() };
+    place.until(|| async { count().await == 2 }).await;
+    // Names of dumps have seconds.
+    clock::sleep(Duration::from_secs(2)).await;
+    place.volume.set_schedule(dumps).await.unwrap();
+    clock::sleep(Duration::from_secs(2)).await;
+    assert_eq!(count().await, 2);
 }

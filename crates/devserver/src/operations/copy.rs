@@ -87,10 +87,10 @@ fn copied(exchange: &Exchange<'_>, source: &Object) -> Result<Object, Trouble> {
     let directive = exchange
         .dialect_header("metadata-directive")
         .unwrap_or("COPY");
-    let etag = match source.etag.contains('-') {
-        // That of an object that was put together of parts tells these, and a copy is one.
-        true => opaque_tag(exchange, 1),
-        false => source.etag.clone(),
+    let etag = match source.kind {
+        // Its tag tells its parts, and a copy has one.
+        Kind::Multipart => opaque_tag(exchange, 1),
+        _ => source.etag.clone(),
     };
     let mut object = Object::new(source.content.clone(), etag);
     object.checksums.clone_from(&source.checksums);

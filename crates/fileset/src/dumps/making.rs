@@ -70,15 +70,12 @@ pub struct Made {
     pub name: String,
     /// What is in it.
     pub summary: Summary,
-    /// Dumps that were removed, since newer ones are kept.
-    pub removed: Vec<String>,
 }
 
 /// A dump of which all is written, and which nobody sees yet.
 pub struct Making {
     name: String,
     object: DumpObject,
-    store: Arc<dyn Store>,
     summary: Summary,
 }
 
@@ -99,35 +96,29 @@ impl Making {
         Ok(Self {
             name: new.name.clone(),
             object,
-            store: Arc::clone(transfer.store()),
             summary,
         })
     }
 
-    /// Lets everybody see it, and removes the oldest ones but for `keep`.
-    pub async fn publish(self, engine: &dyn Engine, keep: u64) -> FsResult<Made> {
+    /// Lets everybody see it.
+    pub async fn publish(self, engine: &dyn Engine) -> FsResult<Made> {
         let Self {
             name,
             object,
-            store,
             summary,
         } = self;
         if let Err(error) = object.finish().await {
             forget(engine, &snapshot_of(&name)?).await;
             return Err(error);
         }
-        Ok(Made {
-            removed: drop_older(engine, &*store, keep).await?,
-            name,
-            summary,
-        })
+        Ok(Made { name, summary })
     }
+}
 
-    /// Nobody is to see it.
-    pub async fn give_up(self, engine: &dyn Engine) {
-        if let Ok(kept) = snapshot_of(&self.name) {
-            forget(engine, &kept).await;
-        }
+/// A dump that was begun under a name is not published: nothing is kept for it.
+pub(crate) async fn give_up(engine: &dyn Engine, name: &str) {
+    if let Ok(kept) = snapshot_of(name) {
+        forget(engine, &kept).await;
     }
 }
 
@@ -154,8 +145,13 @@ async fn forget(engine: &dyn Engine, snapshot: &FileName) {
     }
 }
 
-/// Removes dumps that are too many, each before the snapshot that keeps its objects, and snapshots without a dump.
-async fn drop_older(engine: &dyn Engine, bucket: &dyn Store, keep: u64) -> FsResult<Vec<String>> {
+/// Removes all dumps but the newest `keep`, each before the snapshot that keeps its objects, and snapshots without a dump.
+/// Returns the names of the dumps.
+pub async fn remove_older(
+    engine: &dyn Engine,
+    bucket: &dyn Store,
+    keep: u64,
+) -> FsResult<Vec<String>> {
     let mut dumps = bucket::list(bucket).await?;
     let surplus = dumps.len().saturating_sub(keep as usize);
     let mut removed = Vec::new();

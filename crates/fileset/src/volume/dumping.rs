@@ -4,32 +4,40 @@ use penstock_base::FsResult;
 
 use super::{FilesetVolume, Parts};
 use crate::{
-    dumps::{Made, Making, NewDump},
+    dumps::{self, Made, Making, NewDump},
     uploads,
 };
 
 impl Parts {
-    /// Makes a dump in the bucket, which is seen once that has all to which it refers, and removes the oldest ones but for
-    /// `keep`.
-    pub(crate) async fn dump(&self, keep: u64) -> FsResult<Made> {
+    /// Writes a dump, which nobody sees before it is published. The bucket has all to which it refers.
+    pub(crate) async fn write_dump(&self, new: &NewDump) -> FsResult<Making> {
         if let Err(error) = self.save_pending().await {
             tracing::warn!(%error, "a dump lacks what could not be saved");
         }
-        let new = NewDump::now(self.label().await?);
         let (engine, transfer) = (&*self.engine, self.objects.transfer());
-        let making = Making::begin(engine, transfer, (&new, &|_| ())).await?;
+        let making = Making::begin(engine, transfer, (new, &|_| ())).await?;
         if let Err(error) = uploads::sent(self).await {
-            making.give_up(engine).await;
+            dumps::give_up(engine, &new.name).await;
             return Err(error);
         }
-        making.publish(engine, keep).await
+        Ok(making)
+    }
+
+    /// Removes all dumps but the newest `keep`. Returns the names of those that were there.
+    pub(crate) async fn remove_older_dumps(&self, keep: u64) -> FsResult<Vec<String>> {
+        let store = self.objects.transfer().store();
+        dumps::remove_older(&*self.engine, &**store, keep).await
     }
 }
 
 impl FilesetVolume {
-    /// Makes a dump of all that is saved by now, as it does by itself once a day if the schedule says so.
-    pub async fn dump(&self, keep: u64) -> FsResult<Made> {
+    /// Makes a dump in the bucket of all that is saved by now, and removes all but the newest `keep`, of which it returns the
+    /// names.
+    pub async fn dump(&self, keep: u64) -> FsResult<(Made, Vec<String>)> {
         self.parts.check()?;
-        self.parts.dump(keep).await
+        let new = NewDump::now(self.parts.label().await?);
+        let making = self.parts.write_dump(&new).await?;
+        let made = making.publish(&*self.parts.engine).await?;
+        Ok((made, self.parts.remove_older_dumps(keep).await?))
     }
 }

@@ -91,7 +91,7 @@ impl FilesetVolume {
         tokio::spawn(uploads::run(Arc::downgrade(&parts)));
         Ok(Arc::new(Self {
             locks: VolumeLocks::new(&parts),
-            scheduler: Scheduler::start(Arc::downgrade(&parts)),
+            scheduler: Scheduler::start(&Arc::downgrade(&parts)),
             parts,
             numbers: Numbers::default(),
             listings: Listings::default(),

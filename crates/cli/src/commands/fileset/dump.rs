@@ -264,17 +264,18 @@ async fn to_bucket(
     let pool = BufferPool::new(MemoryBudget::new(super::MEMORY));
     let transfer = Transfer::new(Arc::clone(bucket), pool);
     let making = Making::begin(engine, &transfer, (new, &tell_progress())).await?;
-    let made = making.publish(engine, keep).await?;
-    Ok(item(made).into())
+    let made = making.publish(engine).await?;
+    let removed = dumps::remove_older(engine, &**bucket, keep).await?;
+    Ok(item((made, removed)).into())
 }
 
-/// A dump as processes tell it to each other.
-pub(crate) fn item(made: Made) -> DumpItem {
+/// A dump, with those that were removed, as processes tell it to each other.
+pub(crate) fn item((made, removed): (Made, Vec<String>)) -> DumpItem {
     DumpItem {
         name: made.name,
         bytes: made.summary.bytes,
         keys: made.summary.keys,
-        removed: made.removed,
+        removed,
     }
 }
 
