@@ -16,12 +16,12 @@ use crate::{
     support::{Place, ROOT, file, user},
 };
 
-on_each_engine![
+on_each_engine!(
     without_a_limit_nothing_is_counted,
     with_the_last_limit_goes_what_was_counted,
     files_are_counted_beside_those_who_change_them,
     counters_that_are_wrong_are_found_and_repaired,
-];
+);
 
 async fn without_a_limit_nothing_is_counted(place: &Place) {
     place.store(ROOT, "file", &[1; 5000]).await.unwrap();

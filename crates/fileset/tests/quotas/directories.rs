@@ -9,7 +9,7 @@ use crate::{
     support::{Place, ROOT, directory, file},
 };
 
-on_each_engine![
+on_each_engine!(
     a_directory_is_limited_with_all_that_is_below_it,
     what_was_below_a_directory_is_counted_in_steps,
     names_do_not_move_into_or_out_of_a_directory_with_a_quota,
@@ -23,7 +23,7 @@ on_each_engine![
     the_quota_of_a_directory_goes_with_it,
     a_directory_with_a_quota_can_be_moved,
     files_are_marked_beside_those_who_change_them,
-];
+);
 
 async fn made(place: &Place, above: Inode, name: &str) -> (Inode, Subject) {
     let inode = place.make(above, name, directory(0o755)).await.unwrap();

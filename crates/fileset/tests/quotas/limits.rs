@@ -11,7 +11,7 @@ use crate::{
 
 const KIB: u64 = 1024;
 
-on_each_engine![
+on_each_engine!(
     a_write_fails_at_the_hard_limit_and_no_byte_before,
     what_is_written_over_takes_no_room,
     what_was_accepted_is_saved_whatever_is_limited_meanwhile,
@@ -27,7 +27,7 @@ on_each_engine![
     what_is_cut_and_punched_is_given_back,
     a_soft_limit_above_the_hard_one_is_refused,
     what_only_a_snapshot_has_counts_for_nobody,
-];
+);
 
 /// A file of the user's in a directory that is everybody's, open.
 async fn opened(place: &Place, name: &str) -> (Inode, penstock_vfs::HandleId) {

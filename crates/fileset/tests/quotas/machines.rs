@@ -82,8 +82,8 @@ macro_rules! on_two_machines {
     };
 }
 
-on_two_machines![
+on_two_machines!(
     a_limit_that_one_machine_sets_holds_on_all,
     creates_on_all_machines_at_once_end_at_the_limit,
     a_write_knows_what_other_machines_saved,
-];
+);
