@@ -161,8 +161,13 @@ fn a_tree_goes_into_a_fileset_and_comes_back_with_its_hard_links() {
 
 /// Puts a tree into an archive.
 fn archived(scratch: &Scratch, server: &Server, tree: &Path) -> PathBuf {
-    let archive = scratch.path("a.tar");
-    let create = ["tar", "-c", "-f", text(&archive), "-C", text(tree), "."];
+    archive(scratch, server, "a.tar", &["-C", text(tree), "."])
+}
+
+/// Makes an archive of this name, of what arguments say.
+fn archive(scratch: &Scratch, server: &Server, name: &str, of: &[&str]) -> PathBuf {
+    let archive = scratch.path(name);
+    let create = [&["tar", "-c", "-f", text(&archive)], of].concat();
     succeed(&mut penstock(scratch, server, &create));
     archive
 }
@@ -204,30 +209,16 @@ fn an_archive_of_a_bucket_or_a_fileset_has_what_is_there() {
         ("fileset://home/y", "fileset", 2),
     ] {
         succeed(&mut cp(&scratch, &server, &["--restore", text(&tree), url]));
-        let archive = scratch.path(&format!("{name}.tar"));
-        let create = ["tar", "-c", "-f", text(&archive), url];
-        succeed(&mut penstock(&scratch, &server, &create));
-        let back = extracted(&scratch, &server, &archive);
+        let make =
+            |part: &str, of: &[&str]| archive(&scratch, &server, &format!("{name}{part}.tar"), of);
+        let whole = make("", &[url]);
+        let back = extracted(&scratch, &server, &whole);
         assert_eq!(described(&tree), described(&back), "{name}");
         assert_eq!(fs::metadata(back.join("again")).unwrap().nlink(), links);
         // The same again is the same archive, and a part of it has the names that lead there.
-        let again = scratch.path(&format!("{name}-again.tar"));
-        let create = ["tar", "-c", "-f", text(&again), "-C", url, "."];
-        succeed(&mut penstock(&scratch, &server, &create));
-        assert!(fs::read(&archive).unwrap() == fs::read(&again).unwrap());
-        let part = scratch.path(&format!("{name}-part.tar"));
-        let create = [
-            "tar",
-            "-c",
-            "-f",
-            text(&part),
-            "-C",
-            url,
-            "d",
-            "--exclude",
-            "f6",
-        ];
-        succeed(&mut penstock(&scratch, &server, &create));
+        let again = make("-again", &["-C", url, "."]);
+        assert!(fs::read(&whole).unwrap() == fs::read(&again).unwrap());
+        let part = make("-part", &["-C", url, "d", "--exclude", "f6"]);
         let back = extracted(&scratch, &server, &part);
         fs::remove_file(tree.join("d/f6")).unwrap_or_default();
         let there = described(&back.join("d"));

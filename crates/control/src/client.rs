@@ -84,14 +84,22 @@ impl Connection {
         Ok(Some(serde_json::from_str(&line)?))
     }
 
-    /// The next answer of a mount that is at work, and may be silent until then.
-    fn patient_reply(&mut self, until: Instant) -> io::Result<Reply> {
-        loop {
+    /// What the next answer has of what is wanted, of a mount that is at work, and may be silent until then.
+    fn answer<T>(
+        &mut self,
+        until: Instant,
+        wanted: impl FnOnce(Reply) -> Option<T>,
+    ) -> io::Result<Result<T, Refusal>> {
+        let reply = loop {
             match self.next_reply() {
-                Ok(reply) => return reply.ok_or_else(|| io::ErrorKind::InvalidData.into()),
                 Err(error) if is_silence(&error) && clock::now() < until => {}
-                Err(error) => return Err(error),
+                reply => break reply?,
             }
+        };
+        let wrong = || io::ErrorKind::InvalidData.into();
+        match reply {
+            Some(Reply::Refused(refusal)) => Ok(Err(refusal)),
+            reply => reply.and_then(wanted).map(Ok).ok_or_else(wrong),
         }
     }
 }
@@ -216,11 +224,10 @@ fn ordered<T>(
     let mut connection = Connection::open(socket, request)?;
     let (mut all, until) = (Vec::new(), clock::now() + patience);
     loop {
-        let reply = match connection.patient_reply(until)? {
-            Reply::Refused(refusal) => return Ok(Err(refusal)),
-            reply => reply,
+        let (items, more) = match connection.answer(until, &items)? {
+            Ok(answer) => answer,
+            Err(refusal) => return Ok(Err(refusal)),
         };
-        let (items, more) = items(reply).ok_or(io::ErrorKind::InvalidData)?;
         all.extend(items);
         if !more {
             return Ok(Ok(all));
@@ -231,11 +238,10 @@ fn ordered<T>(
 /// Has a mount make a dump of its fileset.
 pub fn dump(socket: &Path, keep: u64, patience: Duration) -> io::Result<Result<DumpItem, Refusal>> {
     let mut connection = Connection::open(socket, &Request::Dump { keep })?;
-    match connection.patient_reply(clock::now() + patience)? {
-        Reply::Dumped(made) => Ok(Ok(made)),
-        Reply::Refused(refusal) => Ok(Err(refusal)),
-        _ => Err(io::ErrorKind::InvalidData.into()),
-    }
+    connection.answer(clock::now() + patience, |reply| match reply {
+        Reply::Dumped(made) => Some(made),
+        _ => None,
+    })
 }
 
 /// Changes what the fileset of a mount does by itself, and returns what is so then.
@@ -245,11 +251,10 @@ pub fn schedule(
     patience: Duration,
 ) -> io::Result<Result<BTreeMap<String, u32>, Refusal>> {
     let mut connection = Connection::open(socket, &Request::Schedule { changes })?;
-    match connection.patient_reply(clock::now() + patience)? {
-        Reply::Schedule { keep } => Ok(Ok(keep)),
-        Reply::Refused(refusal) => Ok(Err(refusal)),
-        _ => Err(io::ErrorKind::InvalidData.into()),
-    }
+    connection.answer(clock::now() + patience, |reply| match reply {
+        Reply::Schedule { keep } => Some(keep),
+        _ => None,
+    })
 }
 
 /// A mount that answered.

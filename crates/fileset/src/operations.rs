@@ -20,7 +20,7 @@ use penstock_base::{FileName, FsError, FsResult};
 use penstock_vfs::{AccessMask, Attributes, Change, Dentry, Identity, Inode, permission};
 
 pub(crate) use attributes::set_attributes;
-pub(crate) use directory::{find_position, list, position_of, visit};
+pub(crate) use directory::{above, find_position, list, position_of, visit};
 pub(crate) use extents::{
     Edit, FileChange, SizeChange, Step, abandon, chunk, edit, extents_in, fold, next_place,
     written_in,

@@ -30,12 +30,21 @@ fn keep(count: u32) -> Keep {
 
 /// The snapshots of the job that are there.
 async fn taken(place: &Place) -> Vec<String> {
+    taken_by(place, JOB).await
+}
+
+async fn taken_by(place: &Place, job: Job) -> Vec<String> {
     let listed = snapshots::list(&*place.engine).await.unwrap();
     let there = listed.into_iter().filter(|one| !one.is_removed);
     there
         .map(|one| one.name)
-        .filter(|name| name.starts_with(JOB.name()))
+        .filter(|name| name.starts_with(job.name()))
         .collect()
+}
+
+async fn until_taken(place: &Place, job: Job) {
+    let is_taken = || async { !taken_by(place, job).await.is_empty() };
+    place.until(is_taken).await;
 }
 
 async fn is_taken(place: &Place) -> String {
@@ -84,15 +93,7 @@ async fn a_scheduled_snapshot_that_somebody_removed_is_not_taken_again() {
     // It looks when it is told something, and when it is opened; another job is seen to have been done by then.
     let daily = BTreeMap::from([(Job::Daily, 1)]);
     place.volume.set_schedule(daily.clone()).await.unwrap();
-    let is_daily = |one: &snapshots::Snapshot| one.name.starts_with("daily");
-    let looked = || async {
-        snapshots::list(&*place.engine)
-            .await
-            .unwrap()
-            .iter()
-            .any(is_daily)
-    };
-    place.until(looked).await;
+    until_taken(&place, Job::Daily).await;
     assert!(taken(&place).await.is_empty());
     assert!(place.volume.shut_down().await.is_empty());
     place.crash().await;
@@ -104,15 +105,7 @@ async fn a_scheduled_snapshot_that_somebody_removed_is_not_taken_again() {
     );
     let weekly = BTreeMap::from([(Job::Weekly, 1)]);
     place.volume.set_schedule(weekly).await.unwrap();
-    let is_weekly = |one: &snapshots::Snapshot| one.name.starts_with("weekly");
-    let looked = || async {
-        snapshots::list(&*place.engine)
-            .await
-            .unwrap()
-            .iter()
-            .any(is_weekly)
-    };
-    place.until(looked).await;
+    until_taken(&place, Job::Weekly).await;
     assert!(taken(&place).await.is_empty());
 }
 
@@ -200,15 +193,7 @@ async fn no_dump_is_made_into_the_bucket_of_another_file_system() {
     is_taken(&place).await;
     let daily = BTreeMap::from([(Job::Daily, 1)]);
     place.volume.set_schedule(daily).await.unwrap();
-    let is_daily = |one: &snapshots::Snapshot| one.name.starts_with("daily");
-    let looked = || async {
-        snapshots::list(&*place.engine)
-            .await
-            .unwrap()
-            .iter()
-            .any(is_daily)
-    };
-    place.until(looked).await;
+    until_taken(&place, Job::Daily).await;
     assert!(place.volume.shut_down().await.is_empty());
     assert!(dumps::list(&*place.bucket).await.unwrap().is_empty());
 }

@@ -656,9 +656,7 @@ async fn files_that_are_being_saved_are_told_with_their_age() {
     let bed = Bed::staged_with(behind(Duration::from_millis(10)));
     let held = bed.probe.hold(Operation::Put);
     bed.write_file("first", "content").await.unwrap();
-    while bed.probe.waiting() == 0 {
-        clock::sleep(Duration::from_millis(1)).await;
-    }
+    bed.probe.until_held().await;
     bed.mkdir("second").await.unwrap();
     let items = bed.volume.unsaved_items();
     let paths: Vec<_> = items.iter().map(|item| item.path.as_str()).collect();

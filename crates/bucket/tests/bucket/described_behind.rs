@@ -154,9 +154,7 @@ async fn a_file_is_removed_while_it_is_described_anew() {
     put_in_parts(&bed, "file").await;
     let held = bed.probe.hold_late(Operation::Copy);
     bed.chmod("file", 0o600).await.unwrap();
-    while bed.probe.waiting() == 0 {
-        clock::sleep(Duration::from_millis(1)).await;
-    }
+    bed.probe.until_held().await;
     held.add_permits(1);
     bed.unlink("file").await.unwrap();
     assert!(shut_down(&bed).await.is_empty());
@@ -185,9 +183,7 @@ async fn a_file_is_emptied_and_written_while_it_is_described_anew() {
     put_in_parts(&bed, "file").await;
     let held = bed.probe.hold_late(Operation::Copy);
     bed.chmod("file", 0o600).await.unwrap();
-    while bed.probe.waiting() == 0 {
-        clock::sleep(Duration::from_millis(1)).await;
-    }
+    bed.probe.until_held().await;
     bed.write_file("file", "new").await.unwrap();
     held.add_permits(1);
     saved(&bed).await;
@@ -215,9 +211,7 @@ async fn what_another_client_stored_is_not_removed_with_a_file_that_is_described
     bed.put("file", "ours").await;
     let held = bed.probe.hold(Operation::Copy);
     bed.chmod("file", 0o600).await.unwrap();
-    while bed.probe.waiting() == 0 {
-        clock::sleep(Duration::from_millis(1)).await;
-    }
+    bed.probe.until_held().await;
     bed.put("file", "theirs").await;
     let go_on = async {
         clock::sleep(Duration::from_millis(20)).await;
@@ -235,9 +229,7 @@ async fn a_file_is_written_while_it_is_described_anew() {
     put_in_parts(&bed, "file").await;
     let held = bed.probe.hold_late(Operation::Copy);
     bed.chmod("file", 0o600).await.unwrap();
-    while bed.probe.waiting() == 0 {
-        clock::sleep(Duration::from_millis(1)).await;
-    }
+    bed.probe.until_held().await;
     let handle = bed.open("file", READ_WRITE).await.unwrap();
     bed.write(handle, 0, "C").await.unwrap();
     bed.close(handle).await.unwrap();
@@ -259,9 +251,7 @@ async fn a_file_that_was_to_be_described_anew_is_replaced_by_an_unsaved_one() {
             let held = bed.probe.hold_late(Operation::Copy);
             let file = bed.open("file", READ).await.unwrap();
             let renamed = async {
-                while bed.probe.waiting() == 0 {
-                    clock::sleep(Duration::from_millis(1)).await;
-                }
+                bed.probe.until_held().await;
                 held.add_permits(1);
                 bed.rename("new", "file").await.unwrap();
             };
@@ -490,9 +480,7 @@ async fn a_file_that_is_described_during_a_listing_is_listed() {
     let bed = bed.broken_off(behind(LATER), |bed| {
         held = Some(bed.probe.hold(Operation::Copy));
     });
-    while bed.probe.waiting() == 0 {
-        clock::sleep(Duration::from_millis(1)).await;
-    }
+    bed.probe.until_held().await;
     let release = async {
         clock::sleep(Duration::from_millis(20)).await;
         held.unwrap().add_permits(1);

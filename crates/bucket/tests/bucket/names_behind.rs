@@ -256,9 +256,7 @@ async fn a_directory_is_removed_while_its_marker_is_being_stored() {
     let bed = Bed::staged_with(quick());
     let held = bed.probe.hold(Operation::Put);
     bed.mkdir("folder").await.unwrap();
-    while bed.probe.waiting() == 0 {
-        clock::sleep(Duration::from_millis(1)).await;
-    }
+    bed.probe.until_held().await;
     bed.rmdir("folder").await.unwrap();
     assert_eq!(bed.stat("folder").await, Err(FsError::NotFound));
     bed.probe.release_all();
@@ -376,9 +374,7 @@ async fn a_link_is_described_while_it_is_being_stored() {
     let bed = Bed::staged_with(quick());
     let held = bed.probe.hold(Operation::Put);
     bed.symlink("target", "link").await.unwrap();
-    while bed.probe.waiting() == 0 {
-        clock::sleep(Duration::from_millis(1)).await;
-    }
+    bed.probe.until_held().await;
     let inode = bed.inode("link").await.unwrap();
     let changes = AttributeChanges {
         modified: Some(TimeChange::To(UNIX_EPOCH + Duration::from_secs(1000))),
@@ -460,9 +456,7 @@ async fn fsync_of_a_directory_ends_while_one_below_it_is_described_anew_faster_t
         }
         let touches = async {
             for touched in 0..TOUCHES_MAX {
-                while bed.probe.waiting() == 0 {
-                    clock::sleep(Duration::from_millis(1)).await;
-                }
+                bed.probe.until_held().await;
                 let time = UNIX_EPOCH + Duration::from_secs(touched as u64);
                 let changes = AttributeChanges {
                     modified: Some(TimeChange::To(time)),
@@ -506,9 +500,7 @@ async fn a_removal_does_not_wait_because_what_it_takes_back_could_not_be_stored(
     let held = bed.probe.hold(Operation::Put);
     bed.probe.fail(Operation::Put, ErrorKind::Unavailable, 1);
     bed.mkdir("folder").await.unwrap();
-    while bed.probe.waiting() == 0 {
-        clock::sleep(Duration::from_millis(1)).await;
-    }
+    bed.probe.until_held().await;
     bed.rmdir("folder").await.unwrap();
     bed.probe.release_all();
     held.add_permits(1);

@@ -153,9 +153,7 @@ async fn a_chmod_during_a_save_survives_a_kill_after_it() {
     let held = bed.probe.hold(Operation::Put);
     bed.probe.fail(Operation::Copy, ErrorKind::Unavailable, 100);
     let chmod = async {
-        while bed.probe.waiting() == 0 {
-            clock::sleep(Duration::from_millis(1)).await;
-        }
+        bed.probe.until_held().await;
         let changes = AttributeChanges {
             permissions: Some(0o600),
             ..AttributeChanges::default()
@@ -561,9 +559,7 @@ async fn what_a_kill_left_is_saved_by_a_mount_that_ends_at_once() {
     let bed = bed.broken_off(BucketSettings::default(), |bed| {
         held = Some(bed.probe.hold(Operation::Put));
     });
-    while bed.probe.waiting() == 0 {
-        clock::sleep(Duration::from_millis(1)).await;
-    }
+    bed.probe.until_held().await;
     let release = async {
         clock::sleep(Duration::from_millis(20)).await;
         held.unwrap().add_permits(FILES);
@@ -700,9 +696,7 @@ async fn what_is_written_while_a_file_is_put_aside_stays() {
     );
     bed.probe.fail(Operation::Delete, ErrorKind::Unavailable, 1);
     let waiting = async || {
-        while bed.probe.waiting() == 0 {
-            clock::sleep(Duration::from_millis(1)).await;
-        }
+        bed.probe.until_held().await;
     };
     let (second, unlinked, ()) = tokio::join!(
         async {

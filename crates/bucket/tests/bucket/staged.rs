@@ -668,9 +668,7 @@ async fn a_read_of_what_is_partly_here_is_of_one_version() {
     let held = bed.probe.hold_late(Operation::Get);
     let read = bed.read(handle, MIB, MIB as u32);
     let replace = async {
-        while bed.probe.waiting() == 0 {
-            clock::sleep(Duration::from_millis(1)).await;
-        }
+        bed.probe.until_held().await;
         bed.put("file", vec![b'B'; SIZE]).await;
         let opened = bed.opened("file", READ).await.unwrap();
         bed.probe.release_all();

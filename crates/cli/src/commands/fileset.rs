@@ -16,7 +16,12 @@ pub(crate) mod schedule;
 mod sessions;
 pub(crate) mod snapshot;
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{
+    io,
+    path::PathBuf,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_base::{FsError, FsResult};
@@ -26,7 +31,10 @@ use penstock_object::Store;
 use crate::{
     command_line,
     commands::listing::{self, Look},
-    control::client::{self, Found},
+    control::{
+        Refusal,
+        client::{self, Found},
+    },
     encryption::{self, Known},
     environment::Environment,
     failure::{Failure, Outcome},
@@ -221,15 +229,52 @@ fn mount_of(fileset: &Fileset, environment: &Environment) -> Option<Found> {
     client::of_process(&place, fileset.user()?)
 }
 
-/// Why a mount was not heard of.
-fn silence(fileset: &Fileset, error: &io::Error) -> Failure {
-    Failure::new(
-        format!(
-            "the mount of fileset `{}` does not answer: {error}",
-            fileset.name
-        ),
-        "see `penstock stats`; what it was asked to do may be done yet",
-    )
+/// What a mount answered to an order, if it was heard of.
+fn answered<T>(fileset: &Fileset, answer: io::Result<Result<T, Refusal>>) -> Outcome<T> {
+    let silence = |error| {
+        Failure::new(
+            format!(
+                "the mount of fileset `{}` does not answer: {error}",
+                fileset.name
+            ),
+            "see `penstock stats`; what it was asked to do may be done yet",
+        )
+    };
+    answer.map_err(silence)?.map_err(Failure::from)
+}
+
+/// Does something with the engine of a fileset that this machine has not mounted.
+fn with_engine<T>(
+    fileset: &Fileset,
+    (matches, environment): (&ArgMatches, &Environment),
+    work: impl AsyncFnOnce(&dyn Engine) -> FsResult<T>,
+    refused: impl FnOnce(&FsError) -> Failure,
+) -> Outcome<T> {
+    let record = fileset.record()?;
+    let values = fileset_values(matches, environment)?;
+    listing::block_on(async {
+        let look = listing::open(&record.store, &values, environment)?;
+        let way = (&values, &look);
+        let OpenedFileset { engine, .. } = opened(fileset, &record, way, Company::Others).await?;
+        let done = work(&*engine).await;
+        closed(&*engine, done)
+            .await
+            .map_err(|error| refused(&error))
+    })
+}
+
+/// Why an order was not carried out: what is known of that, or what went wrong in the file system.
+fn refused(fileset: &Fileset, known: Option<(String, String)>, error: &FsError) -> Failure {
+    match known {
+        Some((cause, remedy)) => Failure::new(cause, remedy),
+        None => failure(fileset, error),
+    }
+}
+
+/// A time as processes tell it to each other: in seconds of Unix time.
+fn seconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }
 
 /// What came of the work with an engine, which ends with it.

@@ -1,14 +1,16 @@
 //! Listing a directory, in the order of names.
 
 use std::{
+    collections::HashSet,
     hash::{DefaultHasher, Hash, Hasher},
+    iter,
     ops::ControlFlow,
 };
 
 use penstock_base::{FileName, FsResult};
 use penstock_vfs::{Attributes, Inode};
 
-use super::shown;
+use super::{node, shown};
 use crate::{
     engine::Reads,
     schema::{self, Entry, Node, kind},
@@ -19,6 +21,23 @@ use crate::{
 pub(crate) struct Listed {
     pub(crate) name: FileName,
     pub(crate) attributes: Attributes,
+}
+
+/// The directories above one, the root last. Fails where one is above itself.
+pub(crate) fn above(
+    reads: &dyn Reads,
+    directory: Inode,
+) -> impl Iterator<Item = FsResult<Inode>> + use<'_> {
+    let (mut at, mut passed) = (Some(directory), HashSet::new());
+    iter::from_fn(move || {
+        let below = at.filter(|below| *below != Inode::ROOT)?;
+        let found = match passed.insert(below) {
+            true => node(reads, below).map(|node| Inode(node.parent)),
+            false => Err(schema::damaged("the way to a directory")),
+        };
+        at = found.as_ref().ok().copied();
+        Some(found)
+    })
 }
 
 /// Visits the entries behind the name `after`.

@@ -415,21 +415,9 @@ pub(crate) fn extents_in(
 
 /// Bytes of a range of a file that are written.
 pub(crate) fn written_in(reads: &dyn Reads, inode: Inode, range: &Range<u64>) -> FsResult<u64> {
-    let mut written = 0;
-    let first = range.start / BLOCK_SIZE;
-    visit(reads, (inode, first), &mut |index, chunk| {
-        let start = index * BLOCK_SIZE;
-        if start >= range.end {
-            return ControlFlow::Break(());
-        }
-        let within = |place: u64| place.saturating_sub(start).min(BLOCK_SIZE) as u32;
-        let wanted = within(range.start)..within(range.end);
-        let parts = chunk.extents.iter();
-        let parts = parts.filter_map(|extent| extent.part(&wanted));
-        written += parts.map(|part| u64::from(part.length)).sum::<u64>();
-        ControlFlow::Continue(())
-    })?;
-    Ok(written)
+    let written = extents_in(reads, inode, range)?;
+    let lengths = written.iter().map(|part| u64::from(part.extent.length));
+    Ok(lengths.sum())
 }
 
 /// The first place at or behind `from` that is written, or that is not.

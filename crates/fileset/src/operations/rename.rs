@@ -1,13 +1,13 @@
 //! Moving names.
 
-use std::collections::HashSet;
+use std::iter;
 
 use penstock_base::{FsError, FsResult};
 use penstock_vfs::{AccessMask, Attributes, Inode, RenameMode, Renamed, permission};
 
 use super::{
-    Asked, Place, attributes, check_empty, count_directories, directory, enterable, find, node,
-    put_entry, put_node, remove::unlink, shown, touch,
+    Asked, Place, above, attributes, check_empty, count_directories, directory, enterable, find,
+    node, put_entry, put_node, remove::unlink, shown, touch,
 };
 use crate::{
     engine::{Reads, Transaction},
@@ -57,8 +57,9 @@ pub(crate) fn rename(transaction: &mut dyn Transaction, renaming: &Renaming) -> 
         (_, Some(there)) if there.inode == moved.inode => return Ok(Moved::default()),
         _ => {}
     }
+    let project = to_node.project;
     // As with quotas of projects elsewhere: who moves it copies it.
-    if from_node.project != to_node.project {
+    if from_node.project != project {
         return Err(FsError::CrossDevice);
     }
     check_taken(transaction, renaming, (&from, moved.inode))?;
@@ -68,7 +69,7 @@ pub(crate) fn rename(transaction: &mut dyn Transaction, renaming: &Renaming) -> 
         (RenameMode::Exchange, Some(there)) => {
             check_taken(transaction, renaming, (&to, there.inode))?;
             check_move(transaction, there.inode, source.parent)?;
-            place(transaction, asked, there, (target, source))?;
+            place(transaction, asked, (there, project), (target, source))?;
         }
         (_, there) => {
             enterable(transaction, &asked.by, target.parent)?;
@@ -78,7 +79,7 @@ pub(crate) fn rename(transaction: &mut dyn Transaction, renaming: &Renaming) -> 
             transaction.delete(&schema::entry(source.dentry()));
         }
     }
-    place(transaction, asked, moved, (source, target))?;
+    place(transaction, asked, (moved, project), (source, target))?;
     touch(transaction, source.parent, asked.now)?;
     if target.parent != source.parent {
         touch(transaction, target.parent, asked.now)?;
@@ -108,17 +109,12 @@ fn check_taken(
 
 /// Fails if `moved` would come to lie in itself.
 fn check_move(reads: &dyn Reads, moved: Inode, into: Inode) -> FsResult<()> {
-    let (mut at, mut passed) = (into, HashSet::new());
-    while at != Inode::ROOT {
-        if !passed.insert(at) {
-            return Err(schema::damaged("the way to a directory"));
-        }
-        if at == moved {
+    for at in iter::once(Ok(into)).chain(above(reads, into)) {
+        if at? == moved {
             return Err(FsError::InvalidArgument(
                 "a directory cannot be moved into itself",
             ));
         }
-        at = Inode(node(reads, at)?.parent);
     }
     Ok(())
 }
@@ -145,16 +141,15 @@ fn replace(
     unlink(transaction, asked, there.inode)
 }
 
-/// Puts an entry into its new place. The old one is the caller's business.
+/// Puts an entry into its new place, whose directory counts for `project`. The old one is the caller's business.
 fn place(
     transaction: &mut dyn Transaction,
     asked: &Asked,
-    entry: Entry,
+    (entry, project): (Entry, u64),
     (from, to): (&Place, &Place),
 ) -> FsResult<()> {
     put_entry(transaction, to.dentry(), entry);
     let mut file = node(transaction, entry.inode)?;
-    let project = node(transaction, to.parent)?.project;
     quotas::follow(transaction, asked, (entry.inode, &mut file), project)?;
     file.changed = asked.now;
     if file.is_directory() && from.parent != to.parent {

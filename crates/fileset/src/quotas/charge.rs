@@ -174,9 +174,17 @@ pub(crate) fn hand_over(
 
 /// Those whose limits hold a file, with these.
 pub(super) fn limited(reads: &dyn Reads, owner: Owner) -> FsResult<Vec<(Subject, Limits)>> {
-    let Some(Quotas { owners }) = record(reads)? else {
-        return Ok(Vec::new());
-    };
+    match record(reads)? {
+        Some(quotas) => limited_by(reads, quotas, owner),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn limited_by(
+    reads: &dyn Reads,
+    Quotas { owners }: Quotas,
+    owner: Owner,
+) -> FsResult<Vec<(Subject, Limits)>> {
     let mut found = Vec::new();
     for subject in owner.subjects().filter(|subject| counts(owners, *subject)) {
         if let Some(value) = reads.get(&schema::limits(subject))? {
@@ -243,10 +251,11 @@ pub(crate) struct Writing<'a> {
 
 /// Those whose limits hold a file.
 pub(crate) fn limiting(reads: &dyn Reads, inode: Inode) -> FsResult<Vec<Subject>> {
-    if record(reads)?.is_none() {
+    let Some(quotas) = record(reads)? else {
         return Ok(Vec::new());
-    }
-    let limited = limited(reads, Owner::of(inode, &operations::node(reads, inode)?))?;
+    };
+    let owner = Owner::of(inode, &operations::node(reads, inode)?);
+    let limited = limited_by(reads, quotas, owner)?;
     Ok(limited.into_iter().map(|(subject, _)| subject).collect())
 }
 

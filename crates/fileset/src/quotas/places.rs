@@ -1,16 +1,13 @@
 //! Where directories with quotas are.
 
-use std::{
-    collections::{HashSet, VecDeque},
-    ops::ControlFlow,
-};
+use std::{collections::VecDeque, ops::ControlFlow};
 
 use penstock_base::{FileName, FsError, FsResult};
 use penstock_vfs::{Dentry, Inode};
 
 use crate::{
     engine::{Engine, Reads, query},
-    operations, schema,
+    operations,
 };
 
 /// The directory at a path from the root on.
@@ -31,15 +28,7 @@ pub async fn directory_at(engine: &dyn Engine, path: &str) -> FsResult<Inode> {
 
 /// The directories above one, the root last.
 pub(super) fn above(reads: &dyn Reads, directory: Inode) -> FsResult<Vec<Inode>> {
-    let (mut at, mut above, mut passed) = (directory, Vec::new(), HashSet::new());
-    while at != Inode::ROOT {
-        if !passed.insert(at) {
-            return Err(schema::damaged("the way to a directory"));
-        }
-        at = Inode(operations::node(reads, at)?.parent);
-        above.push(at);
-    }
-    Ok(above)
+    operations::above(reads, directory).collect()
 }
 
 /// Whether a directory is below another one. One that is gone is below none.

@@ -6,10 +6,11 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
-use penstock_base::Payload;
+use penstock_base::{Payload, clock};
 use penstock_object::*;
 use tokio::sync::Semaphore;
 
@@ -206,6 +207,13 @@ impl Probe {
             continuation,
             ..page
         })
+    }
+
+    /// Returns once a request is held.
+    pub(crate) async fn until_held(&self) {
+        while self.waiting() == 0 {
+            clock::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     /// Requests that are held now.

@@ -25,7 +25,7 @@ use penstock_transfer::Transfer;
 use serde::Serialize;
 
 use super::{
-    closed, failure, fileset_values, mount_of, name_argument, named, opened, readable, silence,
+    answered, closed, failure, fileset_values, mount_of, name_argument, named, opened, readable,
     with_store_options,
 };
 use crate::{
@@ -122,10 +122,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         && record.engine.is_none()
         && let Some(mount) = mount_of(&fileset, environment)
     {
-        let answer = client::dump(&mount.socket, keep, PATIENCE);
-        let made = answer
-            .map_err(|error| silence(&fileset, &error))?
-            .map_err(Failure::from)?;
+        let made = answered(&fileset, client::dump(&mount.socket, keep, PATIENCE))?;
         return tell(&Dumped::from(made), matches, None);
     }
     if output.is_some() && record.encryption.is_some() {

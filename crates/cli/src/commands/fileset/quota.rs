@@ -18,7 +18,7 @@ use penstock_vfs::Inode;
 use serde::Serialize;
 
 use super::{
-    closed, dump::progress, failure, fileset_values, mount_of, name_argument, opened, silence,
+    answered, dump::progress, mount_of, name_argument, refused, seconds, with_engine,
     with_store_options,
 };
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
     control::{self, QuotaChange, QuotaItem, QuotaOrder, QuotaPart, QuotaSubject, client},
     environment::Environment,
     failure::{Failure, Outcome},
-    filesets::{Company, Fileset, OpenedFileset},
+    filesets::Fileset,
     options::duration,
     output, text_table,
 };
@@ -375,28 +375,14 @@ impl<'a> Way<'a> {
         fileset.record()?;
         if let Some(mount) = mount_of(fileset, self.environment) {
             let answer = client::quotas(&mount.socket, order.clone(), PATIENCE);
-            let answer = answer.map_err(|error| silence(fileset, &error))?;
-            return answer.map_err(Failure::from);
+            return answered(fileset, answer);
         }
-        self.carry_out_here(order)
-    }
-
-    fn carry_out_here(&self, order: &QuotaOrder) -> Outcome<Vec<QuotaItem>> {
-        let record = self.fileset.record()?;
-        let values = fileset_values(self.matches, self.environment)?;
-        listing::block_on(async {
-            let look = listing::open(&record.store, &values, self.environment)?;
-            let way = (&values, &look);
-            let opened = opened(&self.fileset, &record, way, Company::Others).await?;
-            let OpenedFileset { engine, .. } = opened;
-            let done = ordered(&*engine, order).await;
-            closed(&*engine, done)
-                .await
-                .map_err(|error| match refusal(order, &error) {
-                    Some((cause, remedy)) => Failure::new(cause, remedy),
-                    None => failure(&self.fileset, &error),
-                })
-        })
+        with_engine(
+            fileset,
+            (self.matches, self.environment),
+            async |engine| ordered(engine, order).await,
+            |error| refused(fileset, refusal(order, error), error),
+        )
     }
 }
 
@@ -524,10 +510,6 @@ fn item(quota: &Quota, now: SystemTime) -> QuotaItem {
         },
     };
     let [bytes_until, files_until] = quota.grace_ends(now);
-    let seconds = |time: SystemTime| {
-        let since = time.duration_since(UNIX_EPOCH);
-        since.map_or(0, |since| since.as_secs())
-    };
     let part = |limit: &quotas::Limit, used, until: Option<SystemTime>| QuotaPart {
         used,
         soft: limit.soft,

@@ -3,19 +3,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use penstock_fileset::schedule::{self, Job, KEEP_MAX, Keep};
-
-use super::{
-    closed, failure, fileset_values, mount_of, name_argument, named, opened, silence,
-    with_store_options,
+use penstock_fileset::{
+    engine::Engine,
+    schedule::{self, Job, KEEP_MAX, Keep},
 };
+
+use super::{answered, failure, mount_of, name_argument, named, with_engine, with_store_options};
 use crate::{
-    command_line,
-    commands::listing,
-    control::client,
-    environment::Environment,
-    failure::{Failure, Outcome},
-    filesets::{Company, Fileset, OpenedFileset},
+    command_line, control::client, environment::Environment, failure::Outcome, filesets::Fileset,
     output, text_table,
 };
 
@@ -70,9 +65,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let keep = match mount_of(&fileset, environment) {
         Some(mount) => {
             let answer = client::schedule(&mount.socket, told(&changes), PATIENCE);
-            answer
-                .map_err(|error| silence(&fileset, &error))?
-                .map_err(Failure::from)?
+            answered(&fileset, answer)?
         }
         None => told(&set_here(&fileset, changes, (matches, environment))?),
     };
@@ -82,25 +75,12 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     }
 }
 
-fn set_here(
-    fileset: &Fileset,
-    changes: Keep,
-    (matches, environment): (&ArgMatches, &Environment),
-) -> Outcome<Keep> {
-    let record = fileset.record()?;
-    let values = fileset_values(matches, environment)?;
-    listing::block_on(async {
-        let look = listing::open(&record.store, &values, environment)?;
-        let way = (&values, &look);
-        let OpenedFileset { engine, .. } = opened(fileset, &record, way, Company::Others).await?;
-        let done = match changes.is_empty() {
-            true => schedule::get(&*engine).await,
-            false => schedule::set(&*engine, changes).await,
-        };
-        closed(&*engine, done)
-            .await
-            .map_err(|error| failure(fileset, &error))
-    })
+fn set_here(fileset: &Fileset, changes: Keep, given: (&ArgMatches, &Environment)) -> Outcome<Keep> {
+    let set = async |engine: &dyn Engine| match changes.is_empty() {
+        true => schedule::get(engine).await,
+        false => schedule::set(engine, changes).await,
+    };
+    with_engine(fileset, given, set, |error| failure(fileset, error))
 }
 
 /// A schedule as processes tell it to each other.

@@ -1,6 +1,6 @@
 //! `penstock fileset snapshot create|list|remove`: of a file system that is mounted, its process is asked.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use clap::{Arg, ArgMatches, Command};
 use penstock_base::{FileName, FsError, FsResult, clock};
@@ -10,14 +10,13 @@ use penstock_fileset::{
 };
 use serde::Serialize;
 
-use super::{closed, failure, fileset_values, mount_of, opened, silence, with_store_options};
+use super::{answered, mount_of, refused, seconds, with_engine, with_store_options};
 use crate::{
     command_line,
-    commands::listing,
     control::{SnapshotItem, SnapshotOrder, client},
     environment::Environment,
     failure::{Failure, Outcome},
-    filesets::{Company, Fileset, OpenedFileset},
+    filesets::Fileset,
     output, text_table,
 };
 
@@ -184,30 +183,14 @@ fn carry_out(
     fileset.record()?;
     if let Some(mount) = mount_of(&fileset, environment) {
         let answer = client::snapshots(&mount.socket, order, PATIENCE);
-        return answer
-            .map_err(|error| silence(&fileset, &error))?
-            .map_err(Failure::from);
+        return answered(&fileset, answer);
     }
-    carry_out_here(&fileset, &order, matches, environment)
-}
-
-fn carry_out_here(
-    fileset: &Fileset,
-    order: &SnapshotOrder,
-    matches: &ArgMatches,
-    environment: &Environment,
-) -> Outcome<Vec<SnapshotItem>> {
-    let record = fileset.record()?;
-    let values = fileset_values(matches, environment)?;
-    listing::block_on(async {
-        let look = listing::open(&record.store, &values, environment)?;
-        let way = (&values, &look);
-        let OpenedFileset { engine, .. } = opened(fileset, &record, way, Company::Others).await?;
-        let done = ordered(&*engine, order).await;
-        closed(&*engine, done)
-            .await
-            .map_err(|error| refused(fileset, order, &error))
-    })
+    with_engine(
+        &fileset,
+        (matches, environment),
+        async |engine| ordered(engine, &order).await,
+        |error| refused(&fileset, refusal(&order, error), error),
+    )
 }
 
 async fn ordered(engine: &dyn Engine, order: &SnapshotOrder) -> FsResult<Vec<SnapshotItem>> {
@@ -248,11 +231,6 @@ pub(crate) fn items(listed: Vec<Snapshot>, holding: &Holding) -> Vec<SnapshotIte
     items.collect()
 }
 
-fn seconds(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
-}
-
 /// Why an order was not carried out.
 pub(crate) fn refusal(order: &SnapshotOrder, error: &FsError) -> Option<(String, String)> {
     let (name, text) = match (order, error) {
@@ -262,11 +240,4 @@ pub(crate) fn refusal(order: &SnapshotOrder, error: &FsError) -> Option<(String,
     };
     let remedy = "`penstock fileset snapshot list` shows those that are there";
     Some((format!("snapshot `{name}` {text}"), remedy.to_owned()))
-}
-
-fn refused(fileset: &Fileset, order: &SnapshotOrder, error: &FsError) -> Failure {
-    match refusal(order, error) {
-        Some((cause, remedy)) => Failure::new(cause, remedy),
-        None => failure(fileset, error),
-    }
 }
