@@ -301,8 +301,13 @@ fn locked(directory: &Path) -> EngineResult<DirectoryLock> {
 
 /// The tree in a file of the directory.
 fn opened(settings: &EmbeddedSettings, file: &str, disk: &Arc<Disk>) -> EngineResult<Tree> {
-    let cache = settings.memory as usize / 2;
-    Tree::open(&settings.directory.join(file), cache, Arc::clone(disk))
+    let (path, cache) = (settings.directory.join(file), settings.memory as usize / 2);
+    // A log goes with a tree that was whole once.
+    let may_be_new = file == REPLACEMENT || !Replayed::is_there(&settings.directory)?;
+    if may_be_new && Tree::was_never_made(&path)? {
+        fs::remove_file(&path).map_err(|error| log::failure(&path, &error))?;
+    }
+    Tree::open(&path, cache, Arc::clone(disk))
 }
 
 impl EmbeddedEngine {
@@ -425,6 +430,29 @@ impl Engine for EmbeddedEngine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a kill leaves of a tree that is being made: a file of its length, before it has its name.
+    #[test]
+    fn a_tree_that_a_kill_kept_from_being_made_is_made_anew() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let settings = EmbeddedSettings {
+            directory: directory.path().to_owned(),
+            memory: 8 << 20,
+        };
+        let leave = |file: &str| {
+            let left = fs::write(directory.path().join(file), [0; 8192]);
+            left.expect("there is room");
+        };
+        leave(TREE);
+        drop(EmbeddedEngine::open(&settings).expect("it is empty"));
+        leave(REPLACEMENT);
+        let brought = Replacement::open(&settings).expect("it is begun anew");
+        drop(brought);
+        fs::remove_file(directory.path().join(REPLACEMENT)).expect("it was made");
+        // One that was there once is damaged.
+        leave(TREE);
+        assert!(EmbeddedEngine::open(&settings).is_err());
+    }
 
     /// Who comes at the first moment finds nothing of it in use.
     #[test]

@@ -298,6 +298,11 @@ impl Replayed {
         Ok(file)
     }
 
+    /// Whether a directory has a log.
+    pub(super) fn is_there(directory: &Path) -> EngineResult<bool> {
+        Ok(!segments(directory)?.is_empty())
+    }
+
     /// Removes all segments.
     pub(super) fn remove(directory: &Path) -> EngineResult<()> {
         for (_, path) in segments(directory)? {

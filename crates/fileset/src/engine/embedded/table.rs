@@ -6,6 +6,7 @@
 
 use std::{
     fs::File,
+    io::{ErrorKind, Read},
     iter,
     ops::Range,
     os::unix::fs::OpenOptionsExt,
@@ -50,7 +51,21 @@ pub(in crate::engine) struct Tree {
 /// One state of the tree. Its pages are kept as long as this lives.
 pub(in crate::engine) struct TreeState(ReadOnlyTable<&'static [u8], &'static [u8]>);
 
+/// Bytes with which the file of every tree begins, and which redb writes last when it makes one.
+const MAGIC: usize = 9;
+
 impl Tree {
+    /// Whether there is a file at `path` in which a tree was begun to be made, and never was one.
+    pub(super) fn was_never_made(path: &Path) -> EngineResult<bool> {
+        let mut magic = [0; MAGIC];
+        match File::open(path).and_then(|mut file| file.read_exact(&mut magic)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(true),
+            Err(error) => Err(log::failure(path, &error)),
+            Ok(()) => Ok(magic == [0; MAGIC]),
+        }
+    }
+
     /// Opens the tree at `path` on `disk`, or makes an empty one; `cache` bytes of it are kept in memory.
     pub(super) fn open(path: &Path, cache: usize, disk: Arc<Disk>) -> EngineResult<Self> {
         let mut options = File::options();
