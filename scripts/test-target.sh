@@ -10,17 +10,20 @@ IFS=$'\t' read -r directory program <<<"$target"
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 printf '%s begins\n' "$(target_name "$program")"
-status=0
+status=0 began=$SECONDS
 (cd "$directory" && exec timeout --kill-after 10 "$target_patience" "$program" >"$output" 2>&1) &
 running=$!
 # `timeout` has a process group of its own, which Ctrl-C does not reach.
 trap 'kill "$running"' INT TERM
 wait "$running" || status=$?
+times >"$output.times"
+cost=$(tail -n 1 "$output.times"; rm "$output.times")
 exec {lock}>>"$log"
 flock "$lock"
 {
   printf '     Running %s (%s)\n' "${directory##*/}" "$program"
   cat "$output"
+  printf '     Took %d s; processor %s\n' $((SECONDS - began)) "$cost"
   if was_too_late "$status"; then
     printf '\nerror: %s was ended after %s\n' "$(target_name "$program")" "$target_patience"
   fi
