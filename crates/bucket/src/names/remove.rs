@@ -83,9 +83,12 @@ impl Names {
             }
             self.mount.mode.forget_left(&key);
         }
-        self.mount.namespace.lock().remove(parent, name);
+        // Before the name is free: a kill would leave its journal beside that of the next file of the name.
         if let (Some(file), Some(turn)) = (&file, &mut turn) {
             file.discard(turn).await;
+        }
+        self.mount.namespace.lock().remove(parent, name);
+        if let Some(file) = &file {
             self.files.behind.forget(file.inode);
         }
         if !is_gone {

@@ -308,6 +308,25 @@ async fn of_two_unsaved_files_of_one_name_the_one_that_took_it_is_recovered() {
     assert_eq!(bed.journals(), [""; 0]);
 }
 
+/// Who made another file under the name in between had two journals for it.
+#[tokio::test]
+async fn a_file_has_no_journal_any_more_when_its_name_is_free() {
+    let bed = bed();
+    bed.write_file("file", "content").await.unwrap();
+    let is_removed = bed.unlink("file");
+    tokio::pin!(is_removed);
+    loop {
+        let removed = futures_util::poll!(&mut is_removed);
+        if bed.lookup(Inode::ROOT, "file").await.is_err() {
+            assert_eq!(bed.journals(), [""; 0]);
+        }
+        if removed.is_ready() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
 /// A kill left neither of both.
 #[tokio::test]
 async fn an_open_file_that_is_empty_and_took_the_name_of_an_unsaved_one_outlives_a_kill() {

@@ -18,7 +18,7 @@
 //! | sending | what is sent is synced before: a power cut may bring a file back that was removed |
 //! | removal | an object that no file needs any more is dropped without a request |
 //! | a crash | the next one who opens the spool finds all files sealed; what no metadata refers to is dropped |
-//! | a sync that failed | is noted; the next one who opens the spool writes what is here again, since the kernel may take for clean what the disk does not have |
+//! | a sync that failed | is noted, and nothing counts as synced any more; the next one who opens the spool writes what is here again, since the kernel may take for clean what the disk does not have |
 //! | a power cut | operations that were not synced and refer to bytes that are not here are undone ([`Barrier::has`]) |
 //! | room | [`SPOOL_MAX`] bytes; a save waits for uploads, [`ROOM_WAIT`] at most, and then goes to the bucket |
 //! | a full disk | the append fails, and the run goes to the bucket at once |
@@ -32,7 +32,10 @@ use std::{
     io::{self, Write},
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -84,6 +87,8 @@ pub struct Spool {
     bell: Notify,
     /// The machine was not started anew since the spool was last open: what was written is there, synced or not.
     is_same_boot: bool,
+    /// A sync failed, and the kernel says that once: the next one may succeed without bringing anything to the disk.
+    has_failed: AtomicBool,
 }
 
 /// A sealed object whose upload was begun. Ends with [`Spool::gone`] or [`Spool::failed`].
@@ -154,6 +159,7 @@ impl Spool {
             state: Mutex::new(state),
             bell: Notify::new(),
             is_same_boot,
+            has_failed: AtomicBool::new(false),
         }))
     }
 
@@ -289,10 +295,21 @@ impl Spool {
 
     fn sync(&self, file: &fs::File) -> io::Result<()> {
         file.sync_data().inspect_err(|_| {
+            self.has_failed.store(true, Ordering::SeqCst);
             if let Err(error) = fs::File::create(self.directory.join(SUSPECT)) {
                 tracing::warn!(%error, "that a sync failed could not be noted in the spool");
             }
         })
+    }
+
+    /// Fails once a sync failed, also one that the upload of an object made.
+    fn check_synced(&self) -> io::Result<()> {
+        match self.has_failed.load(Ordering::SeqCst) {
+            false => Ok(()),
+            true => Err(io::Error::other(
+                "a sync failed; check the disk and mount it again",
+            )),
+        }
     }
 
     /// The bucket has it: there is room for more here, whether or not the metadata can be told now how long it became.
@@ -357,6 +374,7 @@ impl Barrier for Spool {
     fn pass(&self) -> io::Result<()> {
         let files = self.state.lock().unsynced();
         let synced = files.iter().try_for_each(|(_, file)| self.sync(file));
+        let synced = synced.and_then(|()| self.check_synced());
         synced.inspect_err(|_| self.state.lock().still_unsynced(&files))
     }
 
@@ -502,6 +520,23 @@ mod tests {
         assert!(spool.state.lock().unsynced().is_empty());
     }
 
+    /// The kernel says once that a sync failed: to the upload, and the sync of the log that came next succeeded.
+    #[tokio::test]
+    async fn nothing_counts_as_synced_after_an_upload_whose_sync_failed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let spool = spool(&directory);
+        drop(taken(&spool, 6).await);
+        let due = spool.due(clock::now() + OPEN_FOR, HashSet::new);
+        let (pipe, _) = io::pipe().expect("there are some left");
+        let no_file = fs::File::from(std::os::fd::OwnedFd::from(pipe));
+        let failing = Due {
+            file: Arc::new(no_file),
+            ..due.expect("it is old enough")
+        };
+        assert!(spool.read(&failing).is_err(), "no pipe is synced");
+        assert!(spool.pass().is_err());
+    }
+
     /// The kernel takes the pages of a sync that failed for clean: no sync that comes later brings them to the disk.
     #[tokio::test]
     async fn what_is_here_is_written_again_after_a_sync_that_failed() {
@@ -526,8 +561,8 @@ mod tests {
             number: 1,
         });
         let long_ago = std::time::SystemTime::UNIX_EPOCH;
-        let begin_again = |is_failed: bool| {
-            assert_eq!(first.pass().is_err(), is_failed, "no pipe is synced");
+        let begin_again = |before: &Spool, is_failed: bool| {
+            assert_eq!(before.pass().is_err(), is_failed, "no pipe is synced");
             let file = fs::File::options().write(true).open(&path);
             let aged = file.and_then(|file| file.set_modified(long_ago));
             aged.expect("it is here");
@@ -535,8 +570,7 @@ mod tests {
             let modified = fs::metadata(&path).and_then(|found| found.modified());
             modified.expect("it is here") != long_ago
         };
-        assert!(begin_again(true));
-        first.state.lock().remove(object);
-        assert!(!begin_again(false));
+        assert!(begin_again(&first, true));
+        assert!(!begin_again(&spool(&directory), false));
     }
 }

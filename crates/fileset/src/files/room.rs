@@ -13,7 +13,7 @@ use crate::{
     quotas::{self, Room, Subject, Writing},
 };
 
-/// How long a write that is short of room waits until what was written before is saved.
+/// How long a write that is short of room waits until what was written before is saved, and for its turn to do that.
 const SAVE_WAIT: Duration = Duration::from_secs(30);
 
 impl Files {
@@ -50,9 +50,13 @@ impl Files {
         if let Ok(room) = self.try_room(writer, limiting, bytes).await {
             return Ok(room);
         }
-        let _turn = self.accepted.turn.lock().await;
-        // Else what waits for a slow store would hold up all who are short of room.
-        let _ = clock::deadline(SAVE_WAIT, self.save_those_of(limiting)).await;
+        let saved = async {
+            let turn = self.accepted.turn.lock().await;
+            self.save_those_of(limiting).await;
+            turn
+        };
+        // Else what waits for a slow store would hold up all who are short of room, the last one for each before it.
+        let _turn = clock::deadline(SAVE_WAIT, saved).await;
         let written = query(&*self.engine, |reads| {
             operations::written_in(reads, writer.0, range)
         });

@@ -1,11 +1,17 @@
 //! What limits hold and whom.
 
-use penstock_base::FsError;
+use std::time::Duration;
+
+use penstock_base::{FsError, clock};
 use penstock_fileset::quotas::{Change, Subject};
+use penstock_object::Operation;
+use penstock_object_testing::Fault;
 use penstock_vfs::{Allocation, AttributeChanges, Inode, OpenOptions, RemoveKind, WritePlace};
 
 use crate::{
-    ground::{GROUP, USER, at_once, bytes, common, files, limit, on_each_engine, quota, used},
+    ground::{
+        GROUP, USER, at_once, bytes, common, files, limit, on_each_engine, on_memory, quota, used,
+    },
     support::{Place, ROOT, file, user},
 };
 
@@ -378,4 +384,31 @@ async fn what_only_a_snapshot_has_counts_for_nobody(place: &Place) {
     by.store(above, "file", &[2; 9500]).await.unwrap();
     assert_eq!(used(place, USER).await, (9500, 1));
     place.is_whole().await;
+}
+
+/// Each of those who found no room waited for all who had come before it.
+#[tokio::test(start_paused = true)]
+async fn those_who_find_no_room_wait_at_once_for_a_store_that_does_not_answer() {
+    const WRITERS: usize = 8;
+    let place = on_memory().await;
+    common(&place).await;
+    limit(&place, USER, bytes(0, 100 * KIB)).await;
+    let by = place.by(user(7));
+    let mut handles = Vec::new();
+    for number in 0..WRITERS {
+        handles.push(opened(&by, &number.to_string()).await.1);
+    }
+    write(&by, handles[0], 0, 10 * KIB).await.unwrap();
+    place
+        .faults
+        .queue(Operation::Put, vec![Fault::Hang; WRITERS]);
+    let begun = clock::now();
+    let writes = handles
+        .iter()
+        .map(|handle| write(&by, *handle, 0, 95 * KIB));
+    for written in futures_util::future::join_all(writes).await {
+        assert_eq!(written, Err(FsError::QuotaExceeded));
+    }
+    let waited = begun.elapsed();
+    assert!(waited <= Duration::from_secs(60), "{waited:?}");
 }
