@@ -143,7 +143,7 @@ impl Service {
     async fn find_below(&self, asked: &Asked, names: &[&[u8]]) -> Result<Node, MountStatus> {
         let mut node = self.nodes.root(&asked.by).await.map_err(mount_status)?;
         for name in names {
-            let name = FileName::new(*name).map_err(|error| mount_status(error.into()))?;
+            let name = FileName::new(name).map_err(|error| mount_status(error.into()))?;
             let searched = asked.check(&node.attributes, AccessMask::EXECUTE);
             searched.map_err(mount_status)?;
             let found = self.look_up(asked, &node, &name).await;
