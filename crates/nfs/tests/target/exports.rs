@@ -563,7 +563,7 @@ fn the_export_of_a_path_is_the_one_of_a_naive_search() {
         let exports: Vec<_> = exported.iter().map(|path| open(&text(path), "home", &["a"])).collect();
         served.change(&exports);
         let longest = (0..=wanted.len()).rev().map(|end| &wanted[..end]);
-        let longest = longest.into_iter().find(|path| exported.contains(&path.to_vec()));
+        let longest = longest.into_iter().find(|path| exported.contains(*path));
         let mounted = runtime.block_on(served.mount("a", &text(&wanted)));
         // The volume is empty: below an export there is nothing.
         let expected = longest.is_some_and(|path| path.len() == wanted.len());
