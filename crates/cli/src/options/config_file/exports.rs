@@ -514,118 +514,153 @@ mod tests {
         assert_eq!(file.exports[0].export.targets, ["a"]);
     }
 
+    /// Each fault is told, with a remedy.
+    fn check_faults(text: impl Fn(&str) -> String, cases: &[(&str, &str)]) {
+        for (part, message) in cases {
+            let found = faults(&text(part));
+            let told = found.iter().find(|fault| fault.contains(message));
+            assert!(
+                told.is_some_and(|fault| fault.contains("; ")),
+                "{part}\n{found:?}"
+            );
+        }
+    }
+
     #[test]
     fn each_fault_is_told_with_its_line_and_a_remedy() {
         let rule = |text: &str| format!("{HEAD}{EXPORT}[[export.rule]]\n{text}\n");
+        check_faults(
+            rule,
+            &[
+                (
+                    "sorce = \"10.0.0.1\"",
+                    "/p:9: `sorce` is no key of a rule; it has `source`",
+                ),
+                (
+                    "source = \"10.0.0.0/33\"",
+                    "/p:9: `source`: `10.0.0.0/33` is neither an address",
+                ),
+                (
+                    "source = []",
+                    "/p:9: `source` must be a text, or a list of some; ",
+                ),
+                (
+                    "access = \"rw\"",
+                    "/p:9: `access` cannot be `rw`; it must be read-only or read-write",
+                ),
+                (
+                    "identity-squash = \"some\"",
+                    "/p:9: `identity-squash` cannot be `some`; ",
+                ),
+                (
+                    "anonymous-uid = -1",
+                    "`anonymous-uid` cannot be `-1` (from /p:9); it must be",
+                ),
+                (
+                    "allowed-auth = [\"krb5\"]",
+                    "/p:9: `allowed-auth` cannot be `krb5`; it must be a list",
+                ),
+                (
+                    "require-privileged-source-port = 7",
+                    "`require-privileged-source-port` cannot be `7` (from /p:9)",
+                ),
+            ],
+        );
+        let export = |text: &str| format!("{HEAD}{EXPORT}{text}\n");
+        check_faults(
+            export,
+            &[
+                ("rule = []", "/p:8: an empty list of rules is for nobody; "),
+                (
+                    "name = \"x\"",
+                    "/p:8: `name` is no key of an export; it has `path`",
+                ),
+                (
+                    "targets = [\"c\"]",
+                    "/p:5: `/home` is for the target `c`, which is not there; ",
+                ),
+                ("targets = [\"c\"]", "/p:3: [target.a] exports nothing; "),
+            ],
+        );
+        check_faults(
+            str::to_owned,
+            &[(
+                "[export]\npath = \"/\"",
+                "/p:1: exports are a list; write [[export]]",
+            )],
+        );
+    }
+
+    #[test]
+    fn exports_of_what_is_not_there_or_that_overlap_are_faults() {
+        let other = |text: &str| format!("{HEAD}{EXPORT}[[export]]\n{text}\n");
+        check_faults(
+            other,
+            &[
+                ("volume = \"home\"", "/p:8: the export has no `path`; "),
+                ("path = \"/a\"", "/p:8: the export has no `volume`; "),
+                (
+                    "path = \"/a\"\nvolume = \"hme\"",
+                    "/p:8: `/a` exports the volume `hme`, which is not there",
+                ),
+                (
+                    "path = \"//home/\"\nvolume = \"home\"",
+                    "/p:8: `//home/` is exported twice at the target `a`",
+                ),
+                (
+                    "path = \"a\"\nvolume = \"home\"",
+                    "/p:8: `a` is no path that can be mounted; ",
+                ),
+                (
+                    "path = \"/a/../b\"\nvolume = \"home\"",
+                    "/p:8: `/a/../b` is no path that can be mounted; ",
+                ),
+            ],
+        );
+        let (_, faults) = parse(
+            Path::new("/p"),
+            &other("path = \"/home/below\"\nvolume = \"home\""),
+        );
+        assert_eq!(faults, [], "below another one");
+    }
+
+    #[test]
+    fn targets_without_an_address_of_their_own_are_faults() {
         let target =
             |text: &str| format!("{HEAD}{EXPORT}targets = [\"a\", \"b\"]\n[target.b]\n{text}\n");
-        let with = |text: &str| format!("{HEAD}{EXPORT}{text}\n");
-        let cases = [
-            (
-                rule("sorce = \"10.0.0.1\""),
-                "/p:9: `sorce` is no key of a rule; it has `source`",
-            ),
-            (
-                rule("source = \"10.0.0.0/33\""),
-                "/p:9: `source`: `10.0.0.0/33` is neither an address",
-            ),
-            (
-                rule("source = []"),
-                "/p:9: `source` must be a text, or a list of some; ",
-            ),
-            (
-                rule("access = \"rw\""),
-                "/p:9: `access` cannot be `rw`; it must be read-only or read-write",
-            ),
-            (
-                rule("identity-squash = \"some\""),
-                "/p:9: `identity-squash` cannot be `some`; ",
-            ),
-            (
-                rule("anonymous-uid = -1"),
-                "`anonymous-uid` cannot be `-1` (from /p:9); it must be",
-            ),
-            (
-                rule("allowed-auth = [\"krb5\"]"),
-                "/p:9: `allowed-auth` cannot be `krb5`; it must be a list",
-            ),
-            (
-                rule("require-privileged-source-port = 7"),
-                "`require-privileged-source-port` cannot be `7` (from /p:9)",
-            ),
-            (
-                with("rule = []"),
-                "/p:8: an empty list of rules is for nobody; ",
-            ),
-            (
-                with("name = \"x\""),
-                "/p:8: `name` is no key of an export; it has `path`",
-            ),
-            (
-                with("targets = [\"c\"]"),
-                "/p:3: [target.a] exports nothing; ",
-            ),
-            (
-                with("[[export]]\nvolume = \"home\""),
-                "/p:8: the export has no `path`; ",
-            ),
-            (
-                with("[[export]]\npath = \"/a\""),
-                "/p:8: the export has no `volume`; ",
-            ),
-            (
-                with("[[export]]\npath = \"/a\"\nvolume = \"hme\""),
-                "/p:8: `/a` exports the volume `hme`, which is not there",
-            ),
-            (
-                with("[[export]]\npath = \"//home/\"\nvolume = \"home\""),
-                "/p:8: `//home/` is exported twice at the target `a`",
-            ),
-            (
-                with("[[export]]\npath = \"a\"\nvolume = \"home\""),
-                "/p:8: `a` is no path that can be mounted; ",
-            ),
-            (
-                with("[[export]]\npath = \"/a/../b\"\nvolume = \"home\""),
-                "/p:8: `/a/../b` is no path that can be mounted; ",
-            ),
-            (target(""), "/p:9: [target.b] has no address to listen on; "),
-            (
-                target("listen = \"127.0.0.1:1001\""),
-                "/p:9: [target.b] listens on `127.0.0.1:1001`, which is `127.0.0.1:1001` of [target.a]",
-            ),
-            (
-                target("listen = \"0.0.0.0:1001\""),
-                "/p:9: [target.b] listens on `0.0.0.0:1001`, which is `127.0.0.1:1001` of [target.a]",
-            ),
-            (
-                target("listen = \"127.0.0.1:1\"\nportmap = \"127.0.0.1:1001\""),
-                "/p:9: [target.b] listens on `127.0.0.1:1001`, which is",
-            ),
-            (
-                target("listen = \"localhost:1\""),
-                "`listen` cannot be `localhost:1` (from /p:10); it must be",
-            ),
-            (
-                target("listen = \"127.0.0.1:1\"\ntype = \"hpmt-60\""),
-                "`type` cannot be `hpmt-60` (from /p:11); it must be",
-            ),
-            (
-                target("listen = \"127.0.0.1:1\"\nlisten-on = \"x\""),
-                "/p:11: `listen-on` is no key of a mount target; it has `listen`",
-            ),
-            (
-                format!("{HEAD}[export]\npath = \"/\"\n"),
-                "exports are a list; write [[export]]",
-            ),
-        ];
-        for (text, message) in cases {
-            let found = faults(&text);
-            let is_told = found.iter().any(|fault| fault.contains(message));
-            assert!(is_told, "{text}\n{found:?}");
-            let fault = found.iter().find(|fault| fault.contains(message)).unwrap();
-            assert!(fault.contains("; "), "a remedy: {fault}");
-        }
+        let free = "listen = \"127.0.0.1:1\"\n";
+        let with = |text: &str| target(&format!("{free}{text}"));
+        let same =
+            "/p:9: [target.b] listens on `127.0.0.1:1001`, which is `127.0.0.1:1001` of [target.a]";
+        check_faults(
+            target,
+            &[
+                ("", "/p:9: [target.b] has no address to listen on; "),
+                ("listen = \"127.0.0.1:1001\"", same),
+                (
+                    "listen = \"0.0.0.0:1001\"",
+                    "/p:9: [target.b] listens on `0.0.0.0:1001`, which is",
+                ),
+                (
+                    "listen = \"localhost:1\"",
+                    "`listen` cannot be `localhost:1` (from /p:10); it must be",
+                ),
+            ],
+        );
+        check_faults(
+            with,
+            &[
+                ("portmap = \"127.0.0.1:1001\"", same),
+                (
+                    "type = \"hpmt-60\"",
+                    "`type` cannot be `hpmt-60` (from /p:11); it must be",
+                ),
+                (
+                    "listen-on = \"x\"",
+                    "/p:11: `listen-on` is no key of a mount target; it has `listen`",
+                ),
+            ],
+        );
     }
 
     #[test]
