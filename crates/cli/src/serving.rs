@@ -159,6 +159,8 @@ impl Serving {
                         name: section.name.clone(),
                         spec,
                     }),
+                    // A value that the file has for all was told already.
+                    Err(fault) if faults.contains(&fault) => {}
                     Err(fault) => faults.push(in_volume(&section.name, &fault)),
                 }
             }

@@ -790,6 +790,9 @@ fn a_check_tells_every_fault_in_a_line_and_serves_nothing() {
             .contains("[volume.a] and [volume.b] have the same source"),
         "{ended:?}"
     );
+    let ended = check(&format!("memory = \"1K\"\n{sound}"));
+    let told = ended.err.matches("`memory` cannot be `1K`").count();
+    assert_eq!(told, 1, "{ended:?}");
     let ended = check("");
     assert!(
         ended.err.contains("has no [target.NAME] and no [[export]]"),
