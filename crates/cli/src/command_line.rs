@@ -223,13 +223,7 @@ pub(crate) fn gathered(
     source: Option<&str>,
     environment: &Environment,
 ) -> Outcome<Vec<Given>> {
-    let (variables, unknown) = options::environment::given(environment);
-    for name in unknown {
-        output::complain(&format!(
-            "warning: {name} in the environment names no option"
-        ));
-    }
-    given.extend(variables);
+    given = with_environment(given, environment);
     if let Some(path) = config_path(&given) {
         given.extend(config_file::read(&path, source)?);
     }
@@ -239,7 +233,20 @@ pub(crate) fn gathered(
     Ok(given)
 }
 
-fn config_path(given: &[Given]) -> Option<PathBuf> {
+/// The same and what the environment says.
+pub(crate) fn with_environment(mut given: Vec<Given>, environment: &Environment) -> Vec<Given> {
+    let (variables, unknown) = options::environment::given(environment);
+    for name in unknown {
+        output::complain(&format!(
+            "warning: {name} in the environment names no option"
+        ));
+    }
+    given.extend(variables);
+    given
+}
+
+/// The configuration file that options name.
+pub(crate) fn config_path(given: &[Given]) -> Option<PathBuf> {
     let files = given
         .iter()
         .filter(|given| std::ptr::eq(given.spec, &raw const table::CONFIG));

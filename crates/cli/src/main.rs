@@ -35,6 +35,7 @@ mod predecessors;
 mod prometheus;
 mod resources;
 mod secret_file;
+mod serving;
 mod stores;
 // The only unsafe code here: a few system calls that std does not have.
 #[allow(unsafe_code)]

@@ -26,6 +26,9 @@ use crate::{
     environment::{Environment, FILESETS_VARIABLE},
 };
 
+/// What stands for the mount points of mount targets.
+const TARGETS: &str = "/nfs";
+
 /// Kept when the machine restarts, and everybody may make directories in it.
 const SHARED: &str = "/var/tmp";
 
@@ -124,6 +127,16 @@ pub(crate) fn nfs(environment: &Environment) -> OwnPlace {
         Some(data) => OwnPlace::new(data, "penstock/nfs"),
         None => OwnPlace::new(SHARED, of_user("penstock")).join("nfs"),
     }
+}
+
+/// What mount targets are called where mounts are called by their mount points: by their address, or by their file.
+pub(crate) fn of_target(name: &str) -> PathBuf {
+    Path::new(TARGETS).join(name.trim_start_matches('/'))
+}
+
+/// Whether a path is such a name.
+pub(crate) fn is_of_target(path: &Path) -> bool {
+    path.starts_with(TARGETS)
 }
 
 /// What a directory lies in, and its name there.

@@ -24,8 +24,9 @@ mod system;
 pub use claim::ClaimError;
 pub use directory::{SocketDirectory, mount_id};
 pub use protocol::{
-    DumpItem, LimitChange, Memory, Metric, Phase, Progress, QuotaChange, QuotaItem, QuotaOrder,
-    QuotaPart, QuotaSubject, Refusal, Reply, Request, SnapshotItem, SnapshotOrder, Status, Unsaved,
-    UnsavedFile, UnsavedItem, UnsavedKind,
+    Configuration, DumpItem, LimitChange, Memory, Metric, Phase, Progress, QuotaChange, QuotaItem,
+    QuotaOrder, QuotaPart, QuotaSubject, Refusal, Reply, Request, ServedExport, ServedRule,
+    ServedTarget, SnapshotItem, SnapshotOrder, Status, Unsaved, UnsavedFile, UnsavedItem,
+    UnsavedKind,
 };
 pub use system::{Process, has_died};

@@ -364,8 +364,73 @@ pub struct Status {
     pub unsaved: Option<Unsaved>,
     /// Its buffers and caches.
     pub memory: Memory,
+    /// Its mount targets of NFS, if it has any.
+    #[serde(default)]
+    pub targets: Vec<ServedTarget>,
+    /// The file that says what these export, if there is one.
+    #[serde(default)]
+    pub configuration: Option<Configuration>,
     /// Everything that it counts.
     pub metrics: Vec<Metric>,
+}
+
+/// A mount target of NFS.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServedTarget {
+    /// Its name; empty for one of the command line.
+    pub name: String,
+    /// Where clients find it.
+    pub address: String,
+    /// Where it tells its ports, if it does.
+    pub portmap: Option<String>,
+    /// What it delivers at most.
+    pub target_type: String,
+    /// Connections that are open.
+    pub connections: u64,
+    /// What it exports.
+    pub exports: Vec<ServedExport>,
+}
+
+/// What clients of a mount target mount.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServedExport {
+    /// Its path.
+    pub path: String,
+    /// The name of its volume; empty for one of the command line.
+    pub volume: String,
+    /// Who may do what; the first rule that is for a client counts.
+    pub rules: Vec<ServedRule>,
+}
+
+/// What some clients may do, in the words of configuration files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ServedRule {
+    /// Their addresses and networks; all where there is none.
+    pub source: Vec<String>,
+    /// `read-only` or `read-write`.
+    pub access: String,
+    /// `none`, `root` or `all`.
+    pub identity_squash: String,
+    /// Whom squashed users are taken for.
+    pub anonymous_uid: u32,
+    /// Their group.
+    pub anonymous_gid: u32,
+    /// Whether calls must come from a port below 1024.
+    pub require_privileged_source_port: bool,
+    /// `sys`, `none` or both.
+    pub allowed_auth: Vec<String>,
+}
+
+/// A file that says what is served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Configuration {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Since when what it says is served, in seconds of Unix time.
+    pub applied: u64,
+    /// Why it is not served as it is now, if so.
+    pub fault: Option<String>,
 }
 
 /// What waits to be saved.

@@ -89,6 +89,29 @@ pub enum Squash {
     All,
 }
 
+/// How callers may say who they are; other calls are refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authentication {
+    /// By the numbers of a user and of groups (AUTH_SYS).
+    System,
+    /// Not at all (AUTH_NONE): they are nobody.
+    None,
+    /// Either way.
+    Both,
+}
+
+impl Authentication {
+    /// Whether calls of users are taken.
+    pub(crate) fn takes_users(self) -> bool {
+        self != Self::None
+    }
+
+    /// Whether calls without a user are taken.
+    pub(crate) fn takes_nobody(self) -> bool {
+        self != Self::System
+    }
+}
+
 /// What some clients may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
@@ -102,8 +125,8 @@ pub struct Rule {
     pub anonymous: Owner,
     /// Requests must come from a port below 1024.
     pub privileged_port: bool,
-    /// Requests without a user (AUTH_NONE) are nobody's; else they are refused.
-    pub without_user: bool,
+    /// How callers may say who they are.
+    pub authentication: Authentication,
 }
 
 impl Default for Rule {
@@ -118,7 +141,7 @@ impl Default for Rule {
                 gid: NOBODY,
             },
             privileged_port: false,
-            without_user: true,
+            authentication: Authentication::Both,
         }
     }
 }
@@ -133,7 +156,8 @@ impl Rule {
         let Owner { uid, gid } = self.anonymous;
         let nobody = || Identity::new(uid, gid, []);
         match credential {
-            Credential::None => self.without_user.then(nobody),
+            Credential::None => self.authentication.takes_nobody().then(nobody),
+            Credential::System { .. } if !self.authentication.takes_users() => None,
             Credential::System { uid, gid, groups } => Some(match self.squash {
                 Squash::All => nobody(),
                 Squash::Root if *uid == 0 => nobody(),
@@ -154,17 +178,26 @@ impl Rule {
     }
 }
 
-/// A path with the rules for those who mount it, of which the first counts that is for a client. Whom none is for is
-/// refused.
+/// A file system under a path of some mount targets, with the rules for those who mount it, of which the first counts
+/// that is for a client. Whom none is for is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Export {
     /// What clients mount, absolute. Directories below can be mounted, too.
     pub path: String,
+    /// The name of the volume that is the file system.
+    pub volume: String,
+    /// The names of the mount targets that have it.
+    pub targets: Vec<String>,
     /// The rules in their order.
     pub rules: Vec<Rule>,
 }
 
 impl Export {
+    /// The names on its path.
+    pub(crate) fn components(&self) -> impl Iterator<Item = &[u8]> {
+        components(self.path.as_bytes())
+    }
+
     /// Whether there is a rule for a client.
     pub(crate) fn is_known(&self, address: IpAddr) -> bool {
         self.rules.iter().any(|rule| rule.is_for(address))
@@ -177,9 +210,26 @@ impl Export {
     }
 }
 
+/// The names on a path.
+pub(crate) fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/')
+        .filter(|component| !component.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn export(rules: Vec<Rule>) -> Export {
+        Export {
+            path: "/".to_owned(),
+            volume: String::new(),
+            targets: Vec::new(),
+            rules,
+        }
+    }
 
     fn network(text: &str) -> Network {
         text.parse().expect("a network")
@@ -224,10 +274,7 @@ mod tests {
             read_only,
             ..Rule::default()
         };
-        let export = Export {
-            path: "/".to_owned(),
-            rules: vec![rule("10.0.0.1", false), rule("10.0.0.0/8", true)],
-        };
+        let export = export(vec![rule("10.0.0.1", false), rule("10.0.0.0/8", true)]);
         let found = |text| Some(export.rule(address(text), 4000)?.read_only);
         assert_eq!(found("10.0.0.1"), Some(false));
         assert_eq!(found("10.9.9.9"), Some(true));
@@ -240,10 +287,7 @@ mod tests {
             privileged_port: true,
             ..Rule::default()
         };
-        let export = Export {
-            path: "/".to_owned(),
-            rules: vec![rule],
-        };
+        let export = export(vec![rule]);
         assert!(export.rule(address("10.0.0.1"), 1023).is_some());
         assert!(export.rule(address("10.0.0.1"), 1024).is_none());
     }
@@ -271,10 +315,61 @@ mod tests {
         assert_eq!(seen(Squash::All, 5, 5), (9, 8, vec![]));
         let without = rule(Squash::None).identity(&Credential::None);
         assert_eq!(without.map(|by| by.uid), Some(9));
-        let strict = Rule {
-            without_user: false,
+        let only = |authentication| Rule {
+            authentication,
             ..rule(Squash::None)
         };
+        let strict = only(Authentication::System);
         assert_eq!(strict.identity(&Credential::None), None);
+        assert!(strict.identity(&caller(5, 5)).is_some());
+        let nameless = only(Authentication::None);
+        assert!(nameless.identity(&Credential::None).is_some());
+        assert_eq!(nameless.identity(&caller(5, 5)), None);
+    }
+
+    /// Whether the first `bits` bits of two addresses of IPv4 are the same, one after the other.
+    fn is_in(address: [u8; 4], (network, bits): ([u8; 4], u32)) -> bool {
+        let bit = |of: [u8; 4], at: u32| of[at as usize / 8] >> (7 - at % 8) & 1;
+        (0..bits).all(|at| bit(address, at) == bit(network, at))
+    }
+
+    /// Few addresses, so that networks meet them.
+    fn few() -> impl Strategy<Value = [u8; 4]> {
+        (0..2_u8, 0..2_u8, 0..3_u8, 0..4_u8).prop_map(|(a, b, c, d)| [10 + a, b, c, d])
+    }
+
+    proptest! {
+        #[test]
+        fn the_first_rule_whose_networks_have_a_client_is_the_one_of_a_naive_search(
+            rules in prop::collection::vec(
+                (prop::collection::vec((few(), 0..=32_u32), 0..3), any::<bool>()),
+                0..6,
+            ),
+            address in few(),
+            port in prop::sample::select(vec![1_u16, 1023, 1024, 40_000]),
+        ) {
+            let made = rules.iter().enumerate().map(|(index, (networks, privileged_port))| Rule {
+                clients: networks
+                    .iter()
+                    .map(|(base, bits)| network(&format!("{}/{bits}", IpAddr::from(*base))))
+                    .collect(),
+                anonymous: Owner { uid: index as u32, gid: 0 },
+                privileged_port: *privileged_port,
+                ..Rule::default()
+            });
+            let export = export(made.collect());
+            let mut expected = None;
+            for (index, (networks, privileged_port)) in rules.iter().enumerate() {
+                let is_for_all = networks.is_empty();
+                if is_for_all || networks.iter().any(|network| is_in(address, *network)) {
+                    expected = Some((index as u32, *privileged_port));
+                    break;
+                }
+            }
+            prop_assert_eq!(export.is_known(address.into()), expected.is_some());
+            let allowed = expected.filter(|(_, privileged_port)| !privileged_port || port < 1024);
+            let found = export.rule(address.into(), port).map(|rule| rule.anonymous.uid);
+            prop_assert_eq!(found, allowed.map(|(index, _)| index));
+        }
     }
 }

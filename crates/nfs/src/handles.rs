@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0      version and kind
-//! 1..5   which export
+//! 1..5   which export of which file system
 //! 5..    which file: the volume's lasting number; or, of a volume that has none, this server's life, inode and
 //!        generation; or nothing, for the root of such a volume
 //! last 8 a code that only who has the key can make of all the rest
@@ -10,6 +10,9 @@
 //!
 //! The same file has the same handle from every server that has the key, and after each restart, where the volume has
 //! lasting numbers. Nobody else can make one, so that who may reach a part of an export cannot guess the rest.
+//!
+//! A file has another handle in each export of its file system: what a handle lets somebody do is decided by the rules
+//! of the export that is in it, whichever other exports lead to the file.
 
 use std::{
     fs,
@@ -53,16 +56,32 @@ pub(crate) enum Target {
 /// A handle as it is sent.
 pub(crate) type Handle = SmallVec<[u8; HANDLE_MAX]>;
 
-/// Which file system handles are of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ExportId(pub(crate) u32);
+/// Which export handles are of: a file system under a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ExportId(pub(crate) u32);
 
 impl ExportId {
-    /// The number of what `name` tells from every other file system.
-    pub fn of(name: &str) -> Self {
-        let digest = digest::digest(&digest::SHA256, name.as_bytes());
+    /// The number of what `file_system` tells from every other one, under the path with these components. That of the
+    /// path `/` is the number of the file system itself.
+    pub(crate) fn of<'a>(
+        file_system: &str,
+        components: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Self {
+        let mut digest = digest::Context::new(&digest::SHA256);
+        digest.update(file_system.as_bytes());
+        for component in components {
+            digest.update(b"\0");
+            digest.update(component);
+        }
+        let digest = digest.finish();
         let first = digest.as_ref().first_chunk().expect("a digest is longer");
         Self(u32::from_be_bytes(*first))
+    }
+
+    /// The one that a handle says it is of, whoever made it.
+    pub(crate) fn told(handle: &[u8]) -> Option<Self> {
+        let id = handle.get(1..HEADER)?.first_chunk()?;
+        Some(Self(u32::from_be_bytes(*id)))
     }
 }
 
@@ -70,22 +89,20 @@ impl ExportId {
 #[derive(Debug)]
 pub(crate) struct Handles {
     key: hmac::Key,
-    export: ExportId,
     /// Tells the handles of this server's life from those of others.
     life: u64,
 }
 
 impl Handles {
-    pub(crate) fn new(key: &HandleKey, export: ExportId, life: u64) -> Self {
+    pub(crate) fn new(key: &HandleKey, life: u64) -> Self {
         Self {
             key: hmac::Key::new(hmac::HMAC_SHA256, &key.0),
-            export,
             life,
         }
     }
 
-    /// The handle of a file.
-    pub(crate) fn encode(&self, target: &Target) -> Handle {
+    /// The handle of a file in an export.
+    pub(crate) fn encode(&self, export: ExportId, target: &Target) -> Handle {
         let mut handle = Handle::new();
         let kind = match target {
             Target::Root => ROOT,
@@ -93,7 +110,7 @@ impl Handles {
             Target::Passing { .. } => PASSING,
         };
         handle.push(VERSION | kind);
-        handle.extend_from_slice(&self.export.0.to_be_bytes());
+        handle.extend_from_slice(&export.0.to_be_bytes());
         match target {
             Target::Root => {}
             Target::Lasting(id) => handle.extend_from_slice(id.as_bytes()),
@@ -108,9 +125,9 @@ impl Handles {
         handle
     }
 
-    /// The file that a handle is of. Fails with `BAD_HANDLE` for bytes that no server with this key made, and with
-    /// `STALE` for those of another file system or an earlier life.
-    pub(crate) fn decode(&self, handle: &Bytes) -> Result<Target, Status> {
+    /// The file of an export that a handle is of. Fails with `BAD_HANDLE` for bytes that no server with this key made,
+    /// and with `STALE` for those of another export or an earlier life.
+    pub(crate) fn decode(&self, export: ExportId, handle: &Bytes) -> Result<Target, Status> {
         let told = handle.len().checked_sub(CODE).ok_or(Status::BAD_HANDLE)?;
         let (told, code) = handle.split_at(told);
         let expected = hmac::sign(&self.key, told);
@@ -119,7 +136,7 @@ impl Handles {
         if !is_ours || header[0] & 0xf0 != VERSION {
             return Err(Status::BAD_HANDLE);
         }
-        if header[1..] != self.export.0.to_be_bytes() {
+        if header[1..] != export.0.to_be_bytes() {
             return Err(Status::STALE);
         }
         match header[0] & 0x0f {
@@ -209,8 +226,10 @@ impl HandleKey {
 mod tests {
     use super::*;
 
-    fn handles(key: u8, export: u32, life: u64) -> Handles {
-        Handles::new(&HandleKey([key; KEY]), ExportId(export), life)
+    const EXPORT: ExportId = ExportId(2);
+
+    fn handles(key: u8, life: u64) -> Handles {
+        Handles::new(&HandleKey([key; KEY]), life)
     }
 
     fn targets() -> [Target; 3] {
@@ -226,12 +245,12 @@ mod tests {
 
     #[test]
     fn a_handle_leads_back_to_its_file() {
-        let handles = handles(1, 2, 3);
+        let handles = handles(1, 3);
         for target in targets() {
-            let handle = handles.encode(&target);
+            let handle = handles.encode(EXPORT, &target);
             assert!(handle.len() <= HANDLE_MAX);
             let handle = Bytes::copy_from_slice(&handle);
-            assert_eq!(handles.decode(&handle), Ok(target));
+            assert_eq!(handles.decode(EXPORT, &handle), Ok(target));
         }
     }
 
@@ -239,31 +258,46 @@ mod tests {
     fn handles_are_the_same_bytes_from_every_server_with_the_key() {
         let lasting = &targets()[1];
         assert_eq!(
-            handles(1, 2, 3).encode(lasting),
-            handles(1, 2, 9).encode(lasting)
+            handles(1, 3).encode(EXPORT, lasting),
+            handles(1, 9).encode(EXPORT, lasting)
         );
     }
 
     #[test]
     fn forged_foreign_and_old_handles_lead_nowhere() {
-        let ours = handles(1, 2, 3);
+        let ours = handles(1, 3);
         for target in targets() {
-            let decode = |handle: &[u8]| ours.decode(&Bytes::copy_from_slice(handle));
-            let handle = ours.encode(&target);
+            let decode = |handle: &[u8]| ours.decode(EXPORT, &Bytes::copy_from_slice(handle));
+            let handle = ours.encode(EXPORT, &target);
             for index in 0..handle.len() {
                 let mut forged = handle.clone();
                 forged[index] ^= 1;
                 assert_eq!(decode(&forged), Err(Status::BAD_HANDLE), "byte {index}");
                 assert_eq!(decode(&handle[..index]), Err(Status::BAD_HANDLE));
             }
-            let of_another_key = handles(9, 2, 3).encode(&target);
+            let of_another_key = handles(9, 3).encode(EXPORT, &target);
             assert_eq!(decode(&of_another_key), Err(Status::BAD_HANDLE));
-            let of_another_export = handles(1, 9, 3).encode(&target);
+            let of_another_export = ours.encode(ExportId(9), &target);
             assert_eq!(decode(&of_another_export), Err(Status::STALE));
         }
-        let passing = handles(1, 2, 9).encode(&targets()[2]);
+        let passing = handles(1, 9).encode(EXPORT, &targets()[2]);
         let passing = Bytes::copy_from_slice(&passing);
-        assert_eq!(ours.decode(&passing), Err(Status::STALE));
+        assert_eq!(ours.decode(EXPORT, &passing), Err(Status::STALE));
+    }
+
+    #[test]
+    fn an_export_has_a_number_of_its_own_and_that_of_the_root_is_that_of_the_file_system() {
+        let of = |components: &[&'static [u8]]| ExportId::of("system", components.iter().copied());
+        let digest = digest::digest(&digest::SHA256, b"system");
+        assert_eq!(of(&[]).0.to_be_bytes(), digest.as_ref()[..4]);
+        let paths: [&[&[u8]]; 4] = [&[], &[b"a"], &[b"a", b"b"], &[b"ab"]];
+        let numbers = paths.map(of);
+        for (index, number) in numbers.iter().enumerate() {
+            assert!(!numbers[..index].contains(number), "{:?}", paths[index]);
+            let handle = handles(1, 3).encode(*number, &Target::Root);
+            assert_eq!(ExportId::told(&handle), Some(*number));
+        }
+        assert_eq!(ExportId::told(b"1234"), None);
     }
 
     #[test]

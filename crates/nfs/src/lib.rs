@@ -1,4 +1,4 @@
-//! The NFS door: a [`penstock_vfs::Volume`] behind an NFSv3 mount target.
+//! The NFS door: [`penstock_vfs::Volume`]s behind NFSv3 mount targets.
 //!
 //! From the wire inwards:
 //!
@@ -7,8 +7,10 @@
 //! - [`protocol`]: bytes to calls, results to bytes: RPC, portmap, MOUNT, NFS and NLM. Nothing there knows a volume or a
 //!   socket.
 //! - `port_mapper`: which of these listens where.
-//! - `service`: a call as calls of a `Volume`: who asks (`export`), whether it is a repeat (`duplicates`), about which
-//!   file (`handles`, `nodes`), and one file per family of procedures.
+//! - `target`, `client`: who asks, of which export (`exports`), by which rule (`export`), and whether it is a repeat
+//!   (`duplicates`).
+//! - `service`: a call as calls of a `Volume`: about which file (`handles`, `nodes`), and one file per family of
+//!   procedures. It is one for each volume, whichever targets export that.
 //! - `pace`, `target_type`: what a mount target of a type delivers at most, shared fairly among its clients.
 //! - `lockers`, `waiters`: who holds which locks, and who waits for which; `monitored`: who is told when the server was
 //!   started again, to reclaim his.
@@ -22,14 +24,17 @@
 //! fileset checks once more.
 
 mod callbacks;
+mod client;
 mod duplicates;
 mod export;
+mod exports;
 mod handles;
 mod limits;
 mod listening;
 mod lockers;
 mod metrics;
 mod monitored;
+mod mounted;
 mod nodes;
 mod open_files;
 mod pace;
@@ -39,13 +44,15 @@ pub mod protocol;
 mod server;
 mod service;
 mod settings;
+mod target;
 mod target_type;
 mod transport;
 mod waiters;
 
-pub use export::{Export, NOBODY, Network, ParseNetworkError, Rule, Squash};
-pub use handles::{ExportId, HandleKey};
-pub use server::{NfsServer, StartError, Unsaved};
-pub use settings::NfsSettings;
+pub use export::{Authentication, Export, NOBODY, Network, ParseNetworkError, Rule, Squash};
+pub use exports::ExportError;
+pub use handles::HandleKey;
+pub use server::{NfsServer, StartError, TargetStatus, Unsaved};
+pub use settings::{NfsSettings, ServedVolume, TargetSettings};
 pub use target_type::{TargetType, UnknownTargetType};
 pub use transport::whole_record;

@@ -11,7 +11,7 @@ use tracing::{debug, warn};
 
 use crate::{
     protocol::rpc::Transport,
-    service::Service,
+    target::Target,
     transport::{Answering, Greeting, Load, Peer, serve},
 };
 
@@ -27,7 +27,7 @@ pub(crate) async fn bind_both(address: SocketAddr) -> io::Result<(TcpListener, U
 
 /// What the connections of a listener need.
 pub(crate) struct Accepting {
-    pub(crate) service: Arc<Service>,
+    pub(crate) target: Arc<Target>,
     pub(crate) greeting: Greeting,
     /// How many there may be at once.
     pub(crate) connections_max: usize,
@@ -70,7 +70,7 @@ impl Accepting {
         answering: Arc<dyn Answering>,
         (address, place): (SocketAddr, OwnedSemaphorePermit),
     ) {
-        let connections = Counted::new(Arc::clone(&self.service));
+        let connections = Counted::new(Arc::clone(&self.target));
         let (load, pool) = (self.load.another(), Arc::clone(&self.pool));
         let mut closing = self.closing.clone();
         tokio::spawn(async move {
@@ -84,12 +84,12 @@ impl Accepting {
 }
 
 /// A connection as the metrics count it.
-struct Counted(Arc<Service>);
+struct Counted(Arc<Target>);
 
 impl Counted {
-    fn new(service: Arc<Service>) -> Self {
-        service.metrics.connections.add(1);
-        Self(service)
+    fn new(target: Arc<Target>) -> Self {
+        target.metrics.connections.add(1);
+        Self(target)
     }
 }
 

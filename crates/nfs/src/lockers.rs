@@ -129,6 +129,14 @@ impl Lockers {
         of_machine.map(|(_, client)| Arc::clone(client)).collect()
     }
 
+    /// All of them, with their addresses.
+    pub(crate) fn clients(&self) -> Vec<(IpAddr, Arc<Locker>)> {
+        let clients = self.clients.lock();
+        let all = clients.iter();
+        all.map(|(name, client)| (name.address, Arc::clone(client)))
+            .collect()
+    }
+
     /// The addresses of all.
     pub(crate) fn addresses(&self) -> HashSet<IpAddr> {
         let clients = self.clients.lock();
@@ -311,6 +319,22 @@ impl Holdings {
             self.owners.remove(name);
         }
         self.changed(before, after);
+    }
+
+    /// The client holds nothing any more of files with such handles. Returns what it held of them.
+    pub(crate) fn remove_files(
+        &mut self,
+        is_gone: impl Fn(&[u8]) -> bool,
+    ) -> Vec<(Node, HeldLocks)> {
+        let mut removed = Vec::new();
+        for owner in self.owners.values_mut() {
+            let gone = owner.files.extract_if(|handle, _| is_gone(handle));
+            removed.extend(gone.map(|(_, Locked { node, held })| (node, held)));
+        }
+        self.owners.retain(|_, owner| !owner.files.is_empty());
+        let count = removed.iter().map(|(_, held)| held.len()).sum();
+        self.changed(count, 0);
+        removed
     }
 
     /// The client holds nothing any more.

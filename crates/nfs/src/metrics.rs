@@ -43,16 +43,13 @@ impl ProcedureMetrics {
     }
 }
 
-/// What a server counts.
+/// What a mount target counts.
 #[derive(Debug)]
 pub(crate) struct NfsMetrics {
     procedures: Vec<ProcedureMetrics>,
     /// Those of NLM, by their numbers.
     lock_procedures: HashMap<u32, ProcedureMetrics>,
     pub(crate) connections: Arc<Gauge>,
-    /// Locks that clients wait for.
-    pub(crate) waiting_locks: Arc<Gauge>,
-    callbacks: [Arc<Counter>; 3],
     pub(crate) refused: Arc<Counter>,
     pub(crate) repeated: Arc<Counter>,
     /// Operations at the back end.
@@ -72,10 +69,6 @@ impl NfsMetrics {
             procedures: nfs3::PROCEDURES.iter().map(|name| of(name)).collect(),
             lock_procedures: lock_procedures.map(|(id, name)| (*id, of(name))).collect(),
             connections: registry.gauge(&table::NFS_CONNECTIONS, &[]),
-            waiting_locks: registry.gauge(&table::NFS_WAITING_LOCKS, &[]),
-            callbacks: ["taken", "refused", "failed"].map(|outcome| {
-                registry.counter(&table::NFS_GRANTED_CALLS, &[("outcome", outcome)])
-            }),
             refused: registry.counter(&table::NFS_REFUSED, &[]),
             repeated: registry.counter(&table::NFS_REPEATED, &[]),
             operations: registry.counter(&table::NFS_BACKEND_OPERATIONS, &[]),
@@ -90,16 +83,6 @@ impl NfsMetrics {
         if microseconds > 0 {
             self.throttled.increment();
             self.throttled_microseconds.add(microseconds);
-        }
-    }
-
-    /// Counts a call of a client that it has a lock.
-    pub(crate) fn called_back(&self, called: &Result<LockStatus, CallbackError>) {
-        let [taken, refused, failed] = &self.callbacks;
-        match called {
-            Ok(LockStatus::Granted) => taken.increment(),
-            Ok(_) => refused.increment(),
-            Err(_) => failed.increment(),
         }
     }
 
@@ -123,5 +106,34 @@ impl NfsMetrics {
         let status = reply.head.get(STATUS).unwrap_or_default();
         metrics.answered(begun, status.iter().all(|byte| *byte == 0));
         metrics.bytes.add(received + reply.payload.len() as u64);
+    }
+}
+
+/// What is counted of the locks of a volume, whichever targets they are asked of.
+#[derive(Debug)]
+pub(crate) struct LockMetrics {
+    /// Locks that clients wait for.
+    pub(crate) waiting: Arc<Gauge>,
+    callbacks: [Arc<Counter>; 3],
+}
+
+impl LockMetrics {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self {
+            waiting: registry.gauge(&table::NFS_WAITING_LOCKS, &[]),
+            callbacks: ["taken", "refused", "failed"].map(|outcome| {
+                registry.counter(&table::NFS_GRANTED_CALLS, &[("outcome", outcome)])
+            }),
+        }
+    }
+
+    /// Counts a call of a client that it has a lock.
+    pub(crate) fn called_back(&self, called: &Result<LockStatus, CallbackError>) {
+        let [taken, refused, failed] = &self.callbacks;
+        match called {
+            Ok(LockStatus::Granted) => taken.increment(),
+            Ok(_) => refused.increment(),
+            Err(_) => failed.increment(),
+        }
     }
 }

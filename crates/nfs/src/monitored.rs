@@ -91,9 +91,9 @@ impl Monitored {
         self.state
     }
 
-    /// Whether somebody at an address held locks before the start.
-    pub(crate) fn held_before(&self, address: IpAddr) -> bool {
-        self.before.contains(&address)
+    /// The addresses of those who held locks before the start.
+    pub(crate) fn before(&self) -> &HashSet<IpAddr> {
+        &self.before
     }
 
     /// Clients that do not know yet that the server was started.

@@ -17,7 +17,7 @@ use penstock_vfs::{
 };
 
 use crate::{
-    handles::{Handle, Handles, Target},
+    handles::{ExportId, Handle, Handles, Target},
     limits::{HELD_AT_LEAST, HELD_MAX, WANTED_MAX},
     protocol::nfs3::Status,
 };
@@ -60,12 +60,12 @@ impl Drop for Node {
 pub(crate) struct Nodes {
     pub(crate) volume: Arc<dyn Volume>,
     features: Features,
-    handles: Handles,
+    handles: Arc<Handles>,
     kept: Arc<Kept>,
 }
 
 impl Nodes {
-    pub(crate) fn new(volume: Arc<dyn Volume>, handles: Handles) -> Self {
+    pub(crate) fn new(volume: Arc<dyn Volume>, handles: Arc<Handles>) -> Self {
         let features = volume.features();
         let kept = Arc::new(Kept::default());
         if !features.persistent_ids {
@@ -81,9 +81,13 @@ impl Nodes {
         }
     }
 
-    /// The file of a handle.
-    pub(crate) async fn find(&self, by: &Identity, handle: &Bytes) -> Result<Node, Status> {
-        match self.handles.decode(handle)? {
+    /// The file of a handle that is of an export.
+    pub(crate) async fn find(
+        &self,
+        (by, export): (&Identity, ExportId),
+        handle: &Bytes,
+    ) -> Result<Node, Status> {
+        match self.handles.decode(export, handle)? {
             Target::Lasting(id) => {
                 let entry = self.volume.resolve(by, &id).await?;
                 Ok(Node::of(&self.volume, entry))
@@ -112,26 +116,25 @@ impl Nodes {
         self.held(by, Inode::ROOT).await
     }
 
-    /// The handle of a file, which is good from now on.
-    pub(crate) fn handle(&self, node: &Node) -> Handle {
+    /// The handle of a file in an export, which is good from now on.
+    pub(crate) fn handle(&self, export: ExportId, node: &Node) -> Handle {
         let inode = node.inode();
         if self.features.persistent_ids
             && let Some(id) = self.volume.node_id(inode)
         {
-            return self.handles.encode(&Target::Lasting(id));
+            return self.handles.encode(export, &Target::Lasting(id));
         }
         if inode == Inode::ROOT {
-            return self.handles.encode(&Target::Root);
+            return self.handles.encode(export, &Target::Root);
         }
-        self.handles.encode(&Target::Passing {
-            inode,
-            generation: node.attributes.generation,
-        })
+        let generation = node.attributes.generation;
+        let target = Target::Passing { inode, generation };
+        self.handles.encode(export, &target)
     }
 
     /// The same of a file whose reference nobody needs any more.
-    pub(crate) fn handle_for_ever(&self, node: Node) -> Handle {
-        let handle = self.handle(&node);
+    pub(crate) fn handle_for_ever(&self, export: ExportId, node: Node) -> Handle {
+        let handle = self.handle(export, &node);
         if !self.features.persistent_ids && node.inode() != Inode::ROOT {
             drop(self.kept.keep(node));
         }

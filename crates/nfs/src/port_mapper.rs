@@ -1,7 +1,7 @@
 //! Where the programs of a mount target listen, told at the port at which every client asks for that.
 //!
 //! It has a listener of its own, over TCP and UDP, and knows the programs of its own mount target alone. Of datagrams
-//! anybody can write any sender, so who has no rule in the export is not answered at all.
+//! anybody can write any sender, so who has no rule in any export is not answered at all.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -14,7 +14,7 @@ use crate::{
         portmap::{self, Mapping, PORTMAP, RPCBIND, Request, Wanted},
         rpc::{Call, Refusal, Refused, Reply, Transport},
     },
-    service::Service,
+    target::Target,
     transport::{Answering, Peer, Work},
 };
 
@@ -89,7 +89,7 @@ fn address_towards(client: SocketAddr) -> Option<IpAddr> {
 
 /// One client's questions.
 pub(crate) struct PortMapper {
-    pub(crate) service: std::sync::Arc<Service>,
+    pub(crate) target: std::sync::Arc<Target>,
     pub(crate) places: Places,
     pub(crate) client: Peer,
 }
@@ -141,6 +141,6 @@ impl Answering for PortMapper {
     }
 
     fn refused(&self) {
-        self.service.metrics.refused.increment();
+        self.target.metrics.refused.increment();
     }
 }

@@ -1,9 +1,23 @@
-//! The server: what listens for it, and its end.
+//! The server: volumes, the mount targets before them, and their end.
+//!
+//! ```text
+//! Target (an address) -- Exports: path, rules --> Service (a volume): files, locks, repeated calls
+//! Target              -- Exports: path, rules --'
+//! ```
+//!
+//! Volumes and targets are there from the start to the end. What each target exports, to whom, and what it delivers can be
+//! changed at any time ([`NfsServer::change`]).
 
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    io,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
-use penstock_base::{BufferPool, FsError, clock, metrics::Registry};
-use penstock_vfs::Volume;
+use penstock_base::{BufferPool, FsError, clock, random};
 use thiserror::Error;
 use tokio::{
     net::{TcpListener, UdpSocket},
@@ -12,12 +26,16 @@ use tokio::{
 };
 
 use crate::{
-    NfsSettings,
+    Export, NfsSettings, TargetSettings, TargetType,
+    client::Client,
+    exports::{ExportError, Exports},
+    handles::{ExportId, Handles},
     limits::{CONNECTIONS_MAX, PORT_MAPPER_CONNECTIONS_MAX, SWEEP_INTERVAL},
     listening::{Accepting, bind_both},
     monitored::Monitored,
     port_mapper::{Places, PortMapper},
-    service::{Client, Service},
+    service::{GracePeriod, Service},
+    target::Target,
     transport::{Greeting, Load, serve_datagrams},
 };
 
@@ -27,7 +45,7 @@ pub type Unsaved = Vec<(String, FsError)>;
 /// How often the end of calls under way is looked for.
 const LEAVE_POLL: Duration = Duration::from_millis(10);
 
-/// Why a mount target was not started.
+/// Why a server was not started.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// It cannot listen at its address.
@@ -39,80 +57,157 @@ pub enum StartError {
     /// It cannot read which clients held locks, or keep which do.
     #[error("the clients that hold locks, in `{0}`: {1}")]
     Lockers(PathBuf, io::Error),
+    /// It cannot export what it should.
+    #[error(transparent)]
+    Export(#[from] ExportError),
 }
 
-/// A mount target. Dropping it ends its connections and saves nothing.
+/// A mount target as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetStatus {
+    /// What exports call it.
+    pub name: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Where it tells its ports, if it does.
+    pub port_mapper: Option<SocketAddr>,
+    /// What it delivers at most.
+    pub target_type: TargetType,
+    /// Connections that are open.
+    pub connections: u64,
+    /// What it exports.
+    pub exports: Vec<Export>,
+}
+
+/// Mount targets with their volumes. Dropping it ends its connections and saves nothing.
 pub struct NfsServer {
-    address: SocketAddr,
-    port_mapper: Option<SocketAddr>,
-    service: Arc<Service>,
+    targets: Vec<Bound>,
+    services: Arc<[Arc<Service>]>,
     /// Connections end when this becomes true.
     closing: watch::Sender<bool>,
     listening: Vec<JoinHandle<()>>,
     sweeping: JoinHandle<()>,
-    /// Tells clients that held locks that it was started.
-    telling: JoinHandle<()>,
+    /// Tell clients that held locks that the targets were started.
+    telling: Vec<JoinHandle<()>>,
     left: tokio::sync::Mutex<Option<Unsaved>>,
     ended: watch::Sender<bool>,
 }
 
+/// A mount target where it listens.
+struct Bound {
+    target: Arc<Target>,
+    address: SocketAddr,
+    port_mapper: Option<SocketAddr>,
+}
+
 impl std::fmt::Debug for NfsServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let addresses: Vec<_> = self.targets.iter().map(|bound| bound.address).collect();
         f.debug_struct("NfsServer")
-            .field("address", &self.address)
+            .field("addresses", &addresses)
             .finish_non_exhaustive()
     }
 }
 
 impl NfsServer {
-    /// Serves `volume` on `address`, with NFS, MOUNT, NLM and NSM on the same port. Fails if it cannot listen there, or
-    /// where it is told to tell its ports, or if the list of clients that hold locks cannot be read.
-    pub async fn start(
-        volume: Arc<dyn Volume>,
-        address: SocketAddr,
-        settings: NfsSettings,
-        (pool, registry): (Arc<BufferPool>, &Registry),
-    ) -> Result<Self, StartError> {
-        let sockets = Sockets::bind(address, settings.portmap).await?;
-        let (address, port_mapper) = (sockets.address, sockets.port_mapper_address());
+    /// Serves volumes at the addresses of mount targets, with NFS, MOUNT, NLM and NSM on the same port. Fails if it
+    /// cannot listen at one of them, or where it is told to tell its ports, if a list of clients that hold locks cannot
+    /// be read, or if the exports are none that it could have.
+    pub async fn start(settings: NfsSettings, pool: Arc<BufferPool>) -> Result<Self, StartError> {
+        let mut sockets = Vec::new();
+        for target in &settings.targets {
+            sockets.push(Sockets::bind(target.address, target.portmap).await?);
+        }
+        let exports = settings.exports.clone();
+        let targets = targets(settings)?;
+        let services = targets.first().map(|target| Arc::clone(&target.services));
+        let services = services.unwrap_or_default();
+        for (target, exports) in tables(&targets, &exports, &services)? {
+            target.export(exports);
+        }
         let closing = watch::Sender::new(false);
-        let lockers = settings.lockers.clone();
-        let monitored = Monitored::load(lockers.clone());
-        let monitored = monitored.map_err(|error| StartError::Lockers(lockers, error))?;
-        let service = Service::new(volume, settings, (registry, monitored));
-        let service = Arc::new(service);
-        let listening = Listening {
-            service: Arc::clone(&service),
-            load: Load::new(pool.budget().total()),
-            pool,
-            closing: closing.subscribe(),
-        };
+        let load = Load::new(pool.budget().total());
+        let (mut bound, mut listening) = (Vec::new(), Vec::new());
+        for (target, sockets) in targets.iter().zip(sockets) {
+            bound.push(Bound {
+                target: Arc::clone(target),
+                address: sockets.address,
+                port_mapper: sockets.port_mapper_address(),
+            });
+            let tasks = Listening {
+                target: Arc::clone(target),
+                load: load.another(),
+                pool: Arc::clone(&pool),
+                closing: closing.subscribe(),
+            };
+            listening.extend(tasks.begin(sockets));
+        }
+        let told = targets.iter().map(Arc::clone).map(Target::tell_of_start);
         Ok(Self {
-            address,
-            port_mapper,
-            listening: listening.begin(sockets),
-            sweeping: tokio::spawn(sweep_for_ever(Arc::clone(&service))),
-            telling: tokio::spawn(Arc::clone(&service).tell_of_start()),
-            service,
+            targets: bound,
+            listening,
+            sweeping: tokio::spawn(sweep_for_ever(Arc::clone(&services), targets.clone())),
+            telling: told.map(tokio::spawn).collect(),
+            services,
             closing,
             left: tokio::sync::Mutex::default(),
             ended: watch::Sender::new(false),
         })
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// From now on these are the exports, and targets are of these types; the types of others stay. All of it or, if it
+    /// fails, nothing. Connections go on: each call is decided by what holds when it comes. What clients hold locked in
+    /// exports that are not there for them any more is given back behind that.
+    pub fn change(
+        &self,
+        exports: &[Export],
+        types: &[(String, TargetType)],
+    ) -> Result<(), ExportError> {
+        let targets: Vec<_> = self.each_target().collect();
+        for (target, exports) in tables(&targets, exports, &self.services)? {
+            target.export(exports);
+        }
+        for target in &targets {
+            let given = types.iter().find(|(name, _)| *name == target.name);
+            if let Some((_, target_type)) = given {
+                target.become_type(*target_type);
+            }
+        }
+        for service in &*self.services {
+            tokio::spawn(free_unserved(Arc::clone(service), targets.clone()));
+        }
+        Ok(())
     }
 
-    /// Where it tells its ports, if it does.
-    pub fn port_mapper(&self) -> Option<SocketAddr> {
-        self.port_mapper
+    fn each_target(&self) -> impl Iterator<Item = Arc<Target>> {
+        self.targets.iter().map(|bound| Arc::clone(&bound.target))
+    }
+
+    /// The mount targets, in their order.
+    pub fn status(&self) -> Vec<TargetStatus> {
+        let told = self.targets.iter().map(|bound| {
+            let Bound {
+                target,
+                address,
+                port_mapper,
+            } = bound;
+            let exports = target.exports();
+            TargetStatus {
+                name: target.name.clone(),
+                address: *address,
+                port_mapper: *port_mapper,
+                target_type: target.target_type(),
+                connections: target.metrics.connections.value(),
+                exports: exports.iter().map(|known| known.export.clone()).collect(),
+            }
+        });
+        told.collect()
     }
 
     /// Connections that are open.
     pub fn connections(&self) -> u64 {
-        self.service.metrics.connections.value()
+        let connections = |bound: &Bound| bound.target.metrics.connections.value();
+        self.targets.iter().map(connections).sum()
     }
 
     /// Waits until somebody has called [`NfsServer::leave`] and that has ended.
@@ -123,7 +218,7 @@ impl NfsServer {
         self.left.lock().await.clone().unwrap_or_default()
     }
 
-    /// Takes no more calls, gives those that change something `grace` to end, saves everything, and shuts the volume
+    /// Takes no more calls, gives those that change something `grace` to end, saves everything, and shuts the volumes
     /// down. Returns what could not be saved.
     pub async fn leave(&self, grace: Duration) -> Unsaved {
         let mut left = self.left.lock().await;
@@ -133,12 +228,16 @@ impl NfsServer {
         self.listening.iter().for_each(JoinHandle::abort);
         self.closing.send_replace(true);
         let until = clock::now() + grace;
-        while self.service.changing() > 0 && clock::now() < until {
+        let changing = || self.services.iter().any(|service| service.changing() > 0);
+        while changing() && clock::now() < until {
             clock::sleep(LEAVE_POLL).await;
         }
         self.sweeping.abort();
-        self.telling.abort();
-        let unsaved = self.service.shut_down().await;
+        self.telling.iter().for_each(JoinHandle::abort);
+        let mut unsaved = Unsaved::new();
+        for service in &*self.services {
+            unsaved.extend(service.shut_down().await);
+        }
         *left = Some(unsaved.clone());
         drop(left);
         self.ended.send_replace(true);
@@ -151,9 +250,66 @@ impl Drop for NfsServer {
         self.closing.send_replace(true);
         self.listening.iter().for_each(JoinHandle::abort);
         self.sweeping.abort();
-        self.telling.abort();
-        self.service.end_waiting();
+        self.telling.iter().for_each(JoinHandle::abort);
+        self.services
+            .iter()
+            .for_each(|service| service.end_waiting());
     }
+}
+
+/// The mount targets with the volumes that they share. A client does not say which volumes it held locks of before the
+/// start, so there is a grace period for all of them or for none.
+fn targets(settings: NfsSettings) -> Result<Vec<Arc<Target>>, StartError> {
+    let load = |target: &TargetSettings| {
+        let path = target.lockers.clone();
+        Monitored::load(path.clone()).map_err(|error| StartError::Lockers(path, error))
+    };
+    let lists: Result<Vec<_>, _> = settings.targets.iter().map(load).collect();
+    let lists = lists?;
+    let before = lists.iter().flat_map(|list| list.before().iter().copied());
+    let before: Arc<HashSet<IpAddr>> = Arc::new(before.collect());
+    let handles = Arc::new(Handles::new(&settings.key, random::number()));
+    let port_mappers = settings.port_mappers_of_clients;
+    let services = settings.volumes.into_iter().map(|served| {
+        let is_reclaimed = served.volume.locks().is_some() && !before.is_empty();
+        let grace_period = GracePeriod::begin(settings.grace_period, is_reclaimed);
+        let told = (&handles, port_mappers);
+        Arc::new(Service::new(served, told, (&before, grace_period)))
+    });
+    let services: Arc<[_]> = services.collect();
+    let targets = settings.targets.iter().zip(lists);
+    let targets = targets
+        .map(|(settings, list)| Arc::new(Target::new(settings, (list, port_mappers), &services)));
+    Ok(targets.collect())
+}
+
+/// What each target is to export. Fails if an export is of a volume or a target that is not there.
+fn tables<'a>(
+    targets: &'a [Arc<Target>],
+    exports: &[Export],
+    services: &[Arc<Service>],
+) -> Result<Vec<(&'a Arc<Target>, Exports)>, ExportError> {
+    for export in exports {
+        let is_there = |name: &&String| targets.iter().any(|target| target.name == **name);
+        if let Some(target) = export.targets.iter().find(|name| !is_there(name)) {
+            return Err(ExportError::Target {
+                path: export.path.clone(),
+                target: target.clone(),
+            });
+        }
+    }
+    let table = |target: &'a Arc<Target>| {
+        let exports = Exports::of_target(&target.name, exports, services)?;
+        Ok((target, exports))
+    };
+    targets.iter().map(table).collect()
+}
+
+async fn free_unserved(service: Arc<Service>, targets: Vec<Arc<Target>>) {
+    let is_served = |client: IpAddr, export: ExportId| {
+        targets.iter().any(|target| target.serves(client, export))
+    };
+    service.free_unserved(is_served).await;
 }
 
 /// What a mount target listens with.
@@ -196,7 +352,7 @@ impl Sockets {
 
 /// What the tasks that listen need.
 struct Listening {
-    service: Arc<Service>,
+    target: Arc<Target>,
     load: Load,
     pool: Arc<BufferPool>,
     closing: watch::Receiver<bool>,
@@ -227,7 +383,7 @@ impl Listening {
         connections_max: usize,
     ) -> JoinHandle<()> {
         let accepting = Accepting {
-            service: Arc::clone(&self.service),
+            target: Arc::clone(&self.target),
             greeting: Arc::clone(greeting),
             connections_max,
             load: self.load.another(),
@@ -238,18 +394,18 @@ impl Listening {
     }
 
     fn of_target(&self) -> Greeting {
-        let service = Arc::clone(&self.service);
-        Arc::new(move |peer| Client::greeted(&service, peer))
+        let target = Arc::clone(&self.target);
+        Arc::new(move |peer| Client::greeted(&target, peer))
     }
 
     fn of_port_mapper(&self, places: Places) -> Greeting {
-        let service = Arc::clone(&self.service);
+        let target = Arc::clone(&self.target);
         Arc::new(move |client| {
-            let service = Arc::clone(&service);
-            let is_known = service.knows(client.address.ip());
+            let target = Arc::clone(&target);
+            let is_known = target.knows(client.address.ip());
             is_known.then(|| {
                 Arc::new(PortMapper {
-                    service,
+                    target,
                     places,
                     client,
                 }) as _
@@ -258,9 +414,16 @@ impl Listening {
     }
 }
 
-async fn sweep_for_ever(service: Arc<Service>) {
+async fn sweep_for_ever(services: Arc<[Arc<Service>]>, targets: Vec<Arc<Target>>) {
     loop {
         clock::sleep(SWEEP_INTERVAL).await;
-        service.sweep().await;
+        for service in &*services {
+            service.sweep().await;
+        }
+        let holding = services.iter().flat_map(|service| service.lockers());
+        let holding = holding.collect();
+        for target in &targets {
+            target.monitored.sweep(&holding).await;
+        }
     }
 }

@@ -14,7 +14,8 @@ mod restarts;
 mod waiting;
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    collections::HashSet,
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -22,42 +23,39 @@ use std::{
 };
 
 use bytes::Bytes;
-use penstock_base::{FsResult, Mutex, Payload, clock, metrics::Registry, random};
+use penstock_base::{FsResult, Payload, metrics::Registry};
 use penstock_vfs::{
     Access, AccessMask, Attributes, Change, Features, FileKind, Identity, Inode, Volume, permission,
 };
-use tracing::debug;
 
 use crate::{
-    NfsSettings, Rule,
-    callbacks::{Callbacks, Host},
-    duplicates::{Arrival, CallKey, Duplicates},
+    Rule, ServedVolume,
+    callbacks::Callbacks,
+    duplicates::Duplicates,
     export::Export,
-    handles::Handles,
+    handles::{ExportId, Handles},
     lockers::Lockers,
-    metrics::NfsMetrics,
-    monitored::Monitored,
+    metrics::LockMetrics,
     nodes::{Node, Nodes},
     open_files::OpenFiles,
-    pace::Pace,
     places::Places,
     protocol::{
-        mount3,
-        nfs3::{self, Effect, FileId, Request, Status},
-        nlm4, nsm,
-        rpc::{AuthStatus, Call, Credential, Refusal, Refused, Reply, Transport},
+        nfs3::{Effect, FileId, Request, Status},
+        rpc::Credential,
         xdr::Encoder,
     },
-    target_type::Cost,
-    transport::{Answering, Peer, Work},
     waiters::Waiters,
 };
 use make::Exclusives;
-use mounting::Mounted;
-use restarts::GracePeriod;
 
-/// What all connections share.
+pub(crate) use restarts::GracePeriod;
+
+/// A volume as all mount targets that export it share it: its open files, its locks, and what clients may ask for twice.
 pub(crate) struct Service {
+    /// What exports call it.
+    pub(crate) name: String,
+    /// Which file system it is.
+    identity: String,
     volume: Arc<dyn Volume>,
     features: Features,
     nodes: Nodes,
@@ -70,37 +68,53 @@ pub(crate) struct Service {
     /// Calls for locks, which clients that do nothing else could make drive out the others.
     lock_calls: Duplicates,
     exclusives: Exclusives,
-    export: Export,
     system: FileId,
-    mounted: Mutex<Mounted>,
     lockers: Lockers,
     waiters: Waiters,
     /// That locks were given.
     callbacks: Callbacks,
-    /// That the server was started.
-    notices: Callbacks,
-    monitored: Monitored,
     grace_period: GracePeriod,
-    /// What clients are held to, if to anything.
-    pace: Option<Pace>,
-    pub(crate) metrics: NfsMetrics,
+    /// The addresses of clients that held locks before the start.
+    before: Arc<HashSet<IpAddr>>,
+    metrics: LockMetrics,
+    /// The metrics go with it.
+    _registry: Arc<Registry>,
     /// Calls that change something and are not answered yet.
     changing: AtomicU64,
 }
 
 /// For whom a call is carried out.
 #[derive(Debug)]
-struct Asked {
+pub(crate) struct Asked {
     by: Identity,
+    /// The export that its files are of.
+    export: ExportId,
     read_only: bool,
 }
 
 impl Asked {
+    /// For whom a call with a credential is carried out by the rule of an export; nothing where it is refused.
+    pub(crate) fn by(credential: &Credential, (export, rule): (ExportId, &Rule)) -> Option<Self> {
+        Some(Self {
+            by: rule.identity(credential)?,
+            export,
+            read_only: rule.read_only,
+        })
+    }
+
     /// Fails where nothing may be changed.
     fn may_change(&self) -> Result<(), Status> {
         match self.read_only {
             true => Err(Status::READ_ONLY),
             false => Ok(()),
+        }
+    }
+
+    /// Fails with `OTHER_DEVICE` where a second handle is of another export.
+    fn check_same_export(&self, handle: &[u8]) -> Result<(), Status> {
+        match ExportId::told(handle) {
+            Some(other) if other != self.export => Err(Status::OTHER_DEVICE),
+            _ => Ok(()),
         }
     }
 
@@ -126,18 +140,20 @@ impl Asked {
 }
 
 impl Service {
-    /// Of clients that hold locks `monitored` takes note.
+    /// Clients that held locks before the start, at these addresses, reclaim them for as long as `grace_period` says.
     pub(crate) fn new(
-        volume: Arc<dyn Volume>,
-        settings: NfsSettings,
-        (registry, monitored): (&Registry, Monitored),
+        served: ServedVolume,
+        (handles, port_mappers): (&Arc<Handles>, u16),
+        (before, grace_period): (&Arc<HashSet<IpAddr>>, GracePeriod),
     ) -> Self {
-        let is_reclaimed = volume.locks().is_some() && !monitored.untold().is_empty();
-        let metrics = NfsMetrics::new(registry);
-        let handles = Handles::new(&settings.key, settings.export_id, random::number());
+        let volume = served.volume;
+        let metrics = LockMetrics::new(&served.registry);
+        let system = ExportId::of(&served.identity, []);
         Self {
+            name: served.name,
+            identity: served.identity,
             features: volume.features(),
-            nodes: Nodes::new(Arc::clone(&volume), handles),
+            nodes: Nodes::new(Arc::clone(&volume), Arc::clone(handles)),
             files: OpenFiles::new(Arc::clone(&volume)),
             volume,
             places: Places::default(),
@@ -145,24 +161,26 @@ impl Service {
             writes: Duplicates::default(),
             lock_calls: Duplicates::default(),
             exclusives: Exclusives::default(),
-            export: settings.export,
-            system: FileId(settings.export_id.0.into()),
-            mounted: Mutex::default(),
+            system: FileId(system.0.into()),
             lockers: Lockers::default(),
-            waiters: Waiters::new(Arc::clone(&metrics.waiting_locks)),
-            callbacks: Callbacks::new(settings.port_mappers_of_clients),
-            notices: Callbacks::new(settings.port_mappers_of_clients),
-            monitored,
-            grace_period: GracePeriod::begin(settings.grace_period, is_reclaimed),
-            pace: Pace::of(settings.target_type),
+            waiters: Waiters::new(Arc::clone(&metrics.waiting)),
+            callbacks: Callbacks::new(port_mappers),
+            grace_period,
+            before: Arc::clone(before),
             metrics,
+            _registry: served.registry,
             changing: AtomicU64::new(0),
         }
     }
 
-    /// Whether a client may ask for anything.
-    pub(crate) fn knows(&self, client: IpAddr) -> bool {
-        self.export.is_known(client)
+    /// The number of an export of this volume.
+    pub(crate) fn export_id(&self, export: &Export) -> ExportId {
+        ExportId::of(&self.identity, export.components())
+    }
+
+    /// The file of a handle.
+    async fn find(&self, asked: &Asked, handle: &Bytes) -> Result<Node, Status> {
+        self.nodes.find((&asked.by, asked.export), handle).await
     }
 
     /// Closes what is idle.
@@ -170,7 +188,11 @@ impl Service {
         self.files.sweep().await;
         self.nodes.sweep();
         self.lockers.sweep();
-        self.monitored.sweep(&self.lockers.addresses()).await;
+    }
+
+    /// The addresses of clients that hold locks.
+    pub(crate) fn lockers(&self) -> HashSet<IpAddr> {
+        self.lockers.addresses()
     }
 
     /// Gives all locks back, closes all files, and shuts the volume down. Returns the paths of files that could not be saved.
@@ -186,7 +208,7 @@ impl Service {
     }
 
     /// The calls among which a repeat of one with this effect is found.
-    fn duplicates(&self, effect: Effect) -> &Duplicates {
+    pub(crate) fn duplicates(&self, effect: Effect) -> &Duplicates {
         match effect {
             Effect::Writes => &self.writes,
             Effect::None | Effect::Changes | Effect::Saves => &self.changes,
@@ -199,7 +221,12 @@ impl Service {
     }
 
     /// Carries out a call, and returns the bytes that belong behind what it wrote.
-    async fn perform(&self, asked: &Asked, request: Request, out: &mut Encoder) -> Payload {
+    pub(crate) async fn perform(
+        &self,
+        asked: &Asked,
+        request: Request,
+        out: &mut Encoder,
+    ) -> Payload {
         match request {
             Request::Null => {}
             Request::GetAttributes { file } => self.get_attributes(asked, &file, out).await,
@@ -317,7 +344,7 @@ impl Service {
     }
 
     async fn directory(&self, asked: &Asked, handle: &Bytes) -> Result<Node, Status> {
-        self.nodes.find(&asked.by, handle).await?.directory()
+        self.find(asked, handle).await?.directory()
     }
 }
 
@@ -335,226 +362,11 @@ fn status<T>(out: &mut Encoder, outcome: Result<T, Status>) -> Option<T> {
     }
 }
 
-/// One client's calls.
-pub(crate) struct Client {
-    service: Arc<Service>,
-    address: SocketAddr,
-    transport: Transport,
-    /// How it is called.
-    host: Host,
-}
-
-impl Client {
-    /// Who answers a client. The sender of a datagram may be invented: who has no rule is not answered.
-    pub(crate) fn greeted(service: &Arc<Service>, peer: Peer) -> Option<Arc<dyn Answering>> {
-        let Peer {
-            address, transport, ..
-        } = peer;
-        if transport == Transport::Datagram && !service.knows(address.ip()) {
-            return None;
-        }
-        let service = Arc::clone(service);
-        Some(Arc::new(Self {
-            service,
-            address,
-            transport,
-            host: Host::of(&peer),
-        }))
-    }
-
-    fn refuse(&self, xid: u32, refusal: Refusal) -> (Work, u64) {
-        self.service.metrics.refused.increment();
-        (Work::Done(Reply::refused(Refused { xid, refusal })), 0)
-    }
-
-    /// The rule for this client, and for whom it asks.
-    fn asked(&self, credential: &Credential) -> Result<Asked, AuthStatus> {
-        let rule = self.rule().ok_or(AuthStatus::BadCredential)?;
-        let by = rule.identity(credential).ok_or(AuthStatus::TooWeak)?;
-        let read_only = rule.read_only;
-        Ok(Asked { by, read_only })
-    }
-
-    fn rule(&self) -> Option<&Rule> {
-        let export = &self.service.export;
-        export.rule(self.address.ip(), self.address.port())
-    }
-
-    fn nfs(&self, mut call: Call, data: Option<Bytes>) -> (Work, u64) {
-        let (xid, procedure) = (call.xid, call.procedure);
-        if call.version != nfs3::VERSION {
-            return self.refuse(xid, Refusal::ProgramMismatch([nfs3::VERSION; 2]));
-        }
-        let arguments = call.arguments.rest().clone();
-        let request = match Request::decode(procedure, &mut call.arguments, data) {
-            None => return self.refuse(xid, Refusal::ProcedureUnavailable),
-            Some(Err(_)) => return self.refuse(xid, Refusal::GarbageArguments),
-            Some(Ok(request)) => request,
-        };
-        if request == Request::Null {
-            let reply = Reply::finished(Reply::begin(xid), Payload::new());
-            return (Work::Done(reply), 0);
-        }
-        let asked = match self.asked(&call.credential) {
-            Ok(asked) => asked,
-            Err(status) => return self.refuse(xid, Refusal::Denied(status)),
-        };
-        let answer = Call3 {
-            service: Arc::clone(&self.service),
-            asked,
-            client: self.address.ip(),
-            id: (xid, procedure),
-        };
-        let content = request.content_of_answer();
-        let work = match request.effect() {
-            Effect::None => Work::Looks(Box::pin(answer.each_time(request))),
-            Effect::Saves => Work::Changes(Box::pin(answer.each_time(request))),
-            effect => {
-                let duplicates = self.service.duplicates(effect);
-                let key = duplicates.key(self.address.ip(), (xid, procedure), &arguments);
-                Work::Changes(Box::pin(answer.once(key, request)))
-            }
-        };
-        (work, content)
-    }
-
-    fn mount(&self, mut call: Call) -> (Work, u64) {
-        let (xid, procedure) = (call.xid, call.procedure);
-        let versions = [mount3::OLD_VERSION, mount3::VERSION];
-        if !versions.contains(&call.version) {
-            return self.refuse(xid, Refusal::ProgramMismatch(versions));
-        }
-        let which = (call.version, procedure);
-        match mount3::Request::decode(which, &mut call.arguments) {
-            None => self.refuse(xid, Refusal::ProcedureUnavailable),
-            Some(Err(_)) => self.refuse(xid, Refusal::GarbageArguments),
-            Some(Ok(request)) => {
-                let asked = self.asked(&call.credential).ok();
-                let (service, address) = (Arc::clone(&self.service), self.address);
-                let answer = async move {
-                    let mut out = Reply::begin(xid);
-                    service
-                        .mounting(asked, (address.ip(), request), &mut out)
-                        .await;
-                    Some(Reply::finished(out, Payload::new()))
-                };
-                (Work::Looks(Box::pin(answer)), 0)
-            }
-        }
-    }
-}
-
-impl Answering for Client {
-    fn begin(&self, call: Call, data: Option<Bytes>) -> (Work, u64) {
-        match (call.program, self.transport) {
-            (nfs3::PROGRAM, Transport::Stream) => self.nfs(call, data),
-            (mount3::PROGRAM, _) => self.mount(call),
-            (nlm4::PROGRAM, Transport::Stream) => self.lock_manager(call),
-            (nsm::PROGRAM, _) => self.status_monitor(call),
-            _ => self.refuse(call.xid, Refusal::ProgramUnavailable),
-        }
-    }
-
-    fn refused(&self) {
-        self.service.metrics.refused.increment();
-    }
-}
-
-/// A call of NFS on its way.
-struct Call3 {
-    service: Arc<Service>,
-    asked: Asked,
-    client: IpAddr,
-    /// Its number and that of its procedure.
-    id: (u32, u32),
-}
-
-impl Call3 {
-    async fn carry_out(self, request: Request) -> Reply {
-        let expected = Cost::of(&request);
-        self.service.wait_for_turn(self.client, expected).await;
-        let begun = clock::now();
-        let received = request.content_received();
-        let looks = request.effect() == Effect::None;
-        let _changing = (!looks).then(|| Changing::new(&self.service));
-        let mut out = Reply::begin(self.id.0);
-        let payload = self.service.perform(&self.asked, request, &mut out).await;
-        let reply = Reply::finished(out, payload);
-        let metrics = &self.service.metrics;
-        metrics.answered(self.id.1, begun, (&reply, received));
-        self.settle_cost(expected, reply.payload.len() as u64);
-        reply
-    }
-
-    /// Counts what a call cost that was expected to cost so much, and gives back what a READ beyond the end did not.
-    fn settle_cost(&self, expected: Cost, given: u64) {
-        let cost = match expected.read {
-            0 => expected,
-            _ => Cost::of_read(given),
-        };
-        if let Some(pace) = &self.service.pace {
-            pace.give_back(expected, cost);
-        }
-        self.service.metrics.operations.add(cost.operations);
-    }
-
-    /// The answer of a call that may be carried out again.
-    async fn each_time(self, request: Request) -> Option<Reply> {
-        Some(self.carry_out(request).await)
-    }
-
-    /// The answer of a call that is carried out once.
-    async fn once(self, key: CallKey, request: Request) -> Option<Reply> {
-        let (service, xid) = (Arc::clone(&self.service), self.id.0);
-        let duplicates = service.duplicates(request.effect());
-        let answer = self.carry_out(request);
-        service.once((duplicates, key), xid, answer).await
-    }
-}
-
-impl Service {
-    /// Waits as long as the target delivers no more to a client.
-    async fn wait_for_turn(&self, client: IpAddr, expected: Cost) {
-        if let Some(pace) = &self.pace {
-            let waited = pace.pass(client, expected).await;
-            self.metrics.waited(waited);
-        }
-    }
-
-    /// Carries a call out, unless it was carried out before: then it has the answer that it had. A repeat of one that is
-    /// still carried out is not answered: a client takes whatever comes for the answer to both.
-    async fn once(
-        &self,
-        (duplicates, key): (&Duplicates, CallKey),
-        xid: u32,
-        answer: impl Future<Output = Reply>,
-    ) -> Option<Reply> {
-        match duplicates.arrive(key).await {
-            Arrival::First(running) => {
-                let reply = answer.await;
-                running.answered(reply.head.clone());
-                Some(reply)
-            }
-            Arrival::Repeat(head) => {
-                self.metrics.repeated.increment();
-                Some(Reply {
-                    head,
-                    payload: Payload::new(),
-                })
-            }
-            Arrival::Late => {
-                debug!(xid, "a call that is still carried out was repeated");
-                None
-            }
-        }
-    }
-}
-
 /// A call that changes something, while it is carried out.
-struct Changing(Arc<Service>);
+pub(crate) struct Changing(Arc<Service>);
 
 impl Changing {
-    fn new(service: &Arc<Service>) -> Self {
+    pub(crate) fn new(service: &Arc<Service>) -> Self {
         service.changing.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(service))
     }

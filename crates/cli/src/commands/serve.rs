@@ -1,26 +1,21 @@
-//! `penstock serve SOURCE --listen ADDRESS`: an NFS mount target.
+//! `penstock serve SOURCE --listen ADDRESS` and `penstock serve --config FILE`: NFS mount targets.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::{ArgMatches, Command};
 
-use super::mount::{kind_of, source_argument, start_logging};
+use super::mount::{source_argument, start_logging};
 use crate::{
     command_line,
     daemon::{self, Announcer, Plan},
     doors::DoorKind,
     environment::Environment,
     failure::{Failure, Outcome},
-    filesets,
     logging::LogFile,
-    mount_point::{self, Own},
-    options::{Scope, Values, table},
-    places, stores,
-    volumes::VolumeSpec,
+    options::{Scope, Values, config_file, table},
+    output, places,
+    serving::{self, Serving},
 };
-
-/// What stands for the mount point of a mount target, with its address behind it.
-const PLACE: &str = "/nfs";
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -29,6 +24,38 @@ Examples:
   mount -t nfs -o vers=3,tcp,port=12049,mountport=12049,nolock 127.0.0.1:/ /mnt/data
   penstock serve fileset://home --listen 10.0.0.5:2049 --portmap 10.0.0.5:111
   mount -t nfs -o vers=3 10.0.0.5:/ /mnt/home
+  penstock serve --check --config /etc/penstock/serve.toml
+  penstock serve --config /etc/penstock/serve.toml
+
+A file names several volumes, mount targets and exports:
+  [volume.home]
+  source = \"fileset://home\"
+
+  [target.lan]
+  listen = \"10.0.0.5:2049\"
+  portmap = \"10.0.0.5:111\"
+  type = \"hpmt-20\"
+
+  [[export]]
+  path = \"/home\"
+  volume = \"home\"
+  targets = [\"lan\"]               # may be left out where there is one
+
+  [[export.rule]]                 # the first rule that is for a client counts
+  source = \"10.0.0.7\"             # an address, a network, or a list of them; all without
+  access = \"read-only\"            # or read-write
+  identity-squash = \"root\"        # none, root or all
+  anonymous-uid = 65534
+  anonymous-gid = 65534
+  require-privileged-source-port = false
+  allowed-auth = [\"sys\", \"none\"]
+
+Whom no rule of an export is for is refused; an export without a rule is for everybody. Of several
+exports a client mounts the one with the longest path that its own begins with. The file is read again
+on SIGHUP and when it changes: exports, rules and types are applied at once, and connections go on.
+What is faulty, or asks for another volume or address, changes nothing and is told in the log and
+by `penstock stats`. --check tells all faults of the file, and serves nothing, asks no store and listens
+nowhere; it ends with 0 if there are none, else with 2.
 
 The command stays in the foreground until SIGTERM or SIGINT, and saves everything then. Every option
 may also stand in the environment (PENSTOCK_LISTEN for --listen) or in the file that --config names.
@@ -36,48 +63,85 @@ may also stand in the environment (PENSTOCK_LISTEN for --listen) or in the file 
 Clients say who their users are, and nothing is encrypted: keep the address where only clients that
 you trust reach it, with --clients and a firewall. Without --portmap mount with `nolock`.";
 
+/// The flag that asks for faults alone.
+const CHECK: &str = "check";
+
 pub(crate) fn command() -> Command {
     Command::new("serve")
-        .about("Serve a bucket or a fileset to NFS clients")
+        .about("Serve buckets and filesets to NFS clients")
         .long_about(
             "Makes a bucket, a prefix of one, or a fileset an NFS version 3 mount target, which any NFS \
-             client finds at the address, with nothing to install there.",
+             client finds at the address, with nothing to install there; or, with a file, several of \
+             them several mount targets.",
         )
-        .arg(source_argument().help(
-            "s3://BUCKET[/PREFIX], oss://BUCKET[/PREFIX], file:///DIRECTORY or fileset://NAME",
+        .arg(source_argument().required(false).help(
+            "s3://BUCKET[/PREFIX], oss://BUCKET[/PREFIX], file:///DIRECTORY or fileset://NAME; without \
+             it the file of --config says what is served",
+        ))
+        .arg(command_line::flag(
+            CHECK,
+            "Tell all faults of what is to be served, and serve nothing",
         ))
         .args(command_line::option_arguments(Scope::Serve))
         .after_long_help(AFTER_HELP)
 }
 
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
+    let serving = match matches.get_one::<String>("source") {
+        Some(source) => of_source(source, matches, environment)?,
+        None => of_file(matches, environment)?,
+    };
+    if matches.get_flag(CHECK) {
+        let (title, summary) = (&serving.title, serving.summary());
+        return output::print_line(&format!("`{title}` has no faults: {summary}"));
+    }
+    serve(serving, environment)
+}
+
+fn of_source(source: &str, matches: &ArgMatches, environment: &Environment) -> Outcome<Serving> {
     let values = command_line::values_without_words(matches, Scope::Serve, environment)?;
-    let source = matches
-        .get_one::<String>("source")
-        .expect("required")
-        .clone();
-    let address = values.address(&table::LISTEN).ok_or_else(|| {
+    check_file(&values)?;
+    Serving::of_source(source, &values, environment)
+}
+
+/// Refuses a file whose exports nobody would have.
+fn check_file(values: &Values) -> Outcome {
+    let Some(path) = values.path(&table::CONFIG) else {
+        return Ok(());
+    };
+    let (file, _) = config_file::read_all(path)?;
+    match file.has_exports() {
+        true => Err(Failure::usage(
+            format!(
+                "`{}` says what is exported, and so does SOURCE",
+                path.display()
+            ),
+            "leave SOURCE out, or name a file without [target.NAME] and [[export]]",
+        )),
+        false => Ok(()),
+    }
+}
+
+fn of_file(matches: &ArgMatches, environment: &Environment) -> Outcome<Serving> {
+    let given = command_line::given_by_name(matches, Scope::Serve);
+    let given = command_line::with_environment(given, environment);
+    let path = command_line::config_path(&given).ok_or_else(|| {
         Failure::usage(
-            "no address to listen on is given",
-            "name one with --listen, such as 127.0.0.1:12049",
+            "there is nothing to serve",
+            "name a SOURCE and --listen, or a file with exports with --config",
         )
     })?;
-    let store = filesets::place_of(&source, environment)?.store;
-    stores::check_source(&store, &values)?;
-    check_apart(&store, &values)?;
-    let log = values
-        .path(&table::LOG_FILE)
-        .map(LogFile::open)
-        .transpose()?;
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let read = Serving::of_file(&path, given, environment);
+    read.map_err(|faults| serving::told(&faults, &path))
+}
+
+fn serve(serving: Serving, environment: &Environment) -> Outcome {
+    let log = serving.values.path(&table::LOG_FILE).map(PathBuf::from);
+    let log = log.map(|path| LogFile::open(&path)).transpose()?;
     let plan = Plan {
-        volume: VolumeSpec {
-            kind: kind_of(&source),
-            source,
-            mountpoint: place_of(address),
-            values,
-            environment: environment.clone(),
-        },
-        door: DoorKind::Nfs(address),
+        volume: serving.process(),
+        door: DoorKind::Nfs(Box::new(serving)),
         log,
         place: places::sockets(environment),
         line: None,
@@ -85,22 +149,4 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     };
     start_logging(&plan);
     daemon::run(&plan, Announcer::Foreground)
-}
-
-/// What a mount target is called where mounts are called by their mount points.
-fn place_of(address: SocketAddr) -> PathBuf {
-    PathBuf::from(PLACE).join(address.to_string())
-}
-
-/// Refuses a cache among the objects of a local directory.
-fn check_apart(store: &str, values: &Values) -> Outcome {
-    match (
-        stores::local_directory(store),
-        values.path(&table::CACHE_DIR),
-    ) {
-        (Some(directory), Some(cache)) => {
-            mount_point::check_own_apart(Own::Cache, cache, &directory)
-        }
-        _ => Ok(()),
-    }
 }

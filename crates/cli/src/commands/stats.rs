@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     io::{self, IsTerminal},
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use clap::{Arg, ArgMatches, Command, value_parser};
@@ -13,7 +13,7 @@ use penstock_base::clock;
 use crate::{
     command_line,
     commands::umount,
-    control::{Metric, Phase, Status, client},
+    control::{Metric, Phase, ServedRule, Status, client},
     environment::Environment,
     failure::{Failure, Outcome},
     options::duration,
@@ -174,6 +174,7 @@ pub(crate) fn describe(status: &Status, before: Option<&Status>) -> String {
         .into_iter()
         .map(|(name, value)| vec![name.to_owned(), value])
         .collect();
+    let served = served(status);
     let earlier = before.map(|before| (by_name(before), status.uptime - before.uptime));
     let rows: Vec<_> = status
         .metrics
@@ -182,10 +183,81 @@ pub(crate) fn describe(status: &Status, before: Option<&Status>) -> String {
         .map(|metric| row(metric, earlier.as_ref()))
         .collect();
     format!(
-        "{}\n{}",
+        "{}\n{served}{}",
         text_table::columns(&facts),
         text_table::columns(&rows)
     )
+}
+
+/// The mount targets with what they export, if there are any, and what there is to know of the file that says so.
+fn served(status: &Status) -> String {
+    let mut text = String::new();
+    if let Some(configuration) = &status.configuration {
+        let applied = UNIX_EPOCH + Duration::from_secs(configuration.applied);
+        let path = configuration.path.display();
+        text += &format!(
+            "served since {} as `{path}` says\n",
+            text_table::timestamp(applied)
+        );
+        if let Some(fault) = &configuration.fault {
+            text += &format!("it is not served as it is now: {fault}\n");
+        }
+        text.push('\n');
+    }
+    if status.targets.is_empty() {
+        return text;
+    }
+    let head = |words: &[&str]| {
+        words
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let mut targets = vec![head(&["TARGET", "ADDRESS", "TYPE", "CONNECTIONS"])];
+    let mut exports = vec![head(&["EXPORT", "TARGET", "VOLUME", "CLIENTS"])];
+    for target in &status.targets {
+        let name = named(&target.name);
+        targets.push(vec![
+            name.clone(),
+            target.address.clone(),
+            target.target_type.clone(),
+            target.connections.to_string(),
+        ]);
+        exports.extend(target.exports.iter().map(|export| {
+            let rules: Vec<_> = export.rules.iter().map(rule).collect();
+            let volume = named(&export.volume);
+            vec![export.path.clone(), name.clone(), volume, rules.join(", ")]
+        }));
+    }
+    text + &format!(
+        "{}\n{}\n",
+        text_table::columns(&targets),
+        text_table::columns(&exports)
+    )
+}
+
+fn named(name: &str) -> String {
+    match name {
+        "" => "-".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// A rule in a few words, such as `10.0.0.0/8 read-only squash=all`.
+fn rule(rule: &ServedRule) -> String {
+    let mut words = match rule.source.is_empty() {
+        true => vec!["all".to_owned()],
+        false => rule.source.clone(),
+    };
+    words.push(rule.access.clone());
+    words.push(format!("squash={}", rule.identity_squash));
+    if rule.require_privileged_source_port {
+        words.push("privileged-port".to_owned());
+    }
+    if rule.allowed_auth.len() == 1 {
+        words.push(format!("auth={}", rule.allowed_auth[0]));
+    }
+    words.join(" ")
 }
 
 type Earlier = (BTreeMap<String, u64>, u64);
@@ -252,6 +324,8 @@ mod tests {
                 total: 512 << 20,
                 resident: 30 << 20,
             },
+            targets: Vec::new(),
+            configuration: None,
             metrics: vec![Metric {
                 name: "object_requests_total".to_owned(),
                 counter: true,

@@ -160,6 +160,9 @@ pub(super) fn resolve(path: &Path) -> Outcome<PathBuf> {
         )
     };
     let absolute = std::path::absolute(path).map_err(missing)?;
+    if places::is_of_target(&absolute) {
+        return Ok(absolute);
+    }
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
         return Ok(absolute);
     };

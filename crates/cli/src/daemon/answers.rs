@@ -23,8 +23,9 @@ use crate::{
         Status, Unsaved, UnsavedItem, UnsavedKind, protocol::Dropped, server,
     },
     resources::Resources,
+    serving::Live,
     system,
-    volumes::OpenedVolume,
+    volumes::OpenedVolumes,
 };
 
 /// What a mount knows of itself, from its first step on.
@@ -37,7 +38,9 @@ pub(super) struct Answers {
     started: u64,
     begun: Instant,
     /// What is mounted, once it is open.
-    pub volume: OnceLock<Arc<OpenedVolume>>,
+    pub volumes: OnceLock<OpenedVolumes>,
+    /// What mount targets serve, once they do.
+    pub live: OnceLock<Arc<Live>>,
 }
 
 impl Answers {
@@ -50,17 +53,26 @@ impl Answers {
             stage: Stage::new(plan.volume.mountpoint.clone()),
             started: since_epoch.map_or(0, |since| since.as_secs()),
             begun: clock::now(),
-            volume: OnceLock::new(),
+            volumes: OnceLock::new(),
+            live: OnceLock::new(),
         })
     }
 
     fn fileset(&self) -> Result<&Arc<FilesetVolume>, Refusal> {
-        let volume = self.volume.get();
-        let fileset = volume.and_then(|volume| volume.fileset.as_ref());
-        fileset.ok_or_else(|| Refusal {
-            cause: "what is mounted is no fileset, or not open yet".to_owned(),
-            remedy: "see `penstock stats`".to_owned(),
-        })
+        let filesets = self.volumes.get().map(OpenedVolumes::filesets);
+        match &filesets.unwrap_or_default()[..] {
+            [only] => Ok(only),
+            [] => Err(Refusal {
+                cause: "what is mounted is no fileset, or not open yet".to_owned(),
+                remedy: "see `penstock stats`".to_owned(),
+            }),
+            _ => Err(Refusal {
+                cause:
+                    "the process serves several filesets, and an order does not say which it is for"
+                        .to_owned(),
+                remedy: "serve the fileset in a process of its own".to_owned(),
+            }),
+        }
     }
 }
 
@@ -131,8 +143,8 @@ impl server::Daemon for Answers {
             phase: self.stage.phase(),
             started: self.started,
             uptime: self.begun.elapsed().as_secs(),
-            unsaved: self.volume.get().map(|volume| {
-                let penstock_vfs::Unsaved { files, bytes, .. } = volume.unsaved();
+            unsaved: self.volumes.get().map(|volumes| {
+                let penstock_vfs::Unsaved { files, bytes, .. } = volumes.unsaved();
                 Unsaved { files, bytes }
             }),
             memory: Memory {
@@ -141,23 +153,30 @@ impl server::Daemon for Answers {
                 total: budget.total(),
                 resident: system::resident_bytes(),
             },
+            targets: self.live.get().map_or(Vec::new(), |live| live.targets()),
+            configuration: self.live.get().and_then(|live| live.configuration()),
             metrics: plain(registry.samples()),
         }
     }
 
     fn drop_cached(&self, prefix: &str) -> Result<Dropped, Refusal> {
-        let volume = self.volume.get();
-        let Some(cache) = volume.and_then(|volume| volume.cache.as_ref()) else {
+        let caches = self.volumes.get().map(OpenedVolumes::caches);
+        let caches = caches.unwrap_or_default();
+        if caches.is_empty() {
             return Err(Refusal {
                 cause: "the mount has no disk cache".to_owned(),
                 remedy: "mount with --cache-dir".to_owned(),
             });
+        }
+        let mut dropped = Dropped {
+            objects: 0,
+            bytes: 0,
         };
-        let removed = cache.remove(prefix);
-        Ok(Dropped {
-            objects: removed.objects,
-            bytes: removed.bytes,
-        })
+        for removed in caches.iter().map(|cache| cache.remove(prefix)) {
+            dropped.objects += removed.objects;
+            dropped.bytes += removed.bytes;
+        }
+        Ok(dropped)
     }
 
     fn snapshots(&self, order: &SnapshotOrder) -> Result<Vec<SnapshotItem>, Refusal> {
@@ -183,7 +202,7 @@ impl server::Daemon for Answers {
     }
 
     fn unsaved(&self) -> Vec<UnsavedItem> {
-        let items = self.volume.get().map(|volume| volume.unsaved_items());
+        let items = self.volumes.get().map(OpenedVolumes::unsaved_items);
         items.into_iter().flatten().map(told).collect()
     }
 }

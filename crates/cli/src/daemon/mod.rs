@@ -41,6 +41,7 @@ const RUNTIME_GRACE: Duration = Duration::from_secs(1);
 
 /// Everything that is known before a mount is started.
 pub(crate) struct Plan {
+    /// What is mounted; of mount targets, what holds for the process of them all.
     pub volume: VolumeSpec,
     /// How programs reach it.
     pub door: DoorKind,

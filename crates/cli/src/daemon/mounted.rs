@@ -21,7 +21,7 @@ use crate::{
     output,
     prometheus::Exporter,
     resources::Resources,
-    volumes::OpenedVolume,
+    volumes::OpenedVolumes,
 };
 
 /// How often an unmount reports what it waits for.
@@ -63,7 +63,7 @@ pub(super) struct Mounted {
 /// A mount that is up.
 pub(super) struct Core {
     pub door: Box<dyn Door>,
-    pub volume: Arc<OpenedVolume>,
+    pub volumes: OpenedVolumes,
     pub resources: Resources,
     /// Bytes of memory that are reserved while nothing happens.
     pub held_at_rest: u64,
@@ -86,7 +86,7 @@ impl Mounted {
         let Some(unsaved) = unsaved else {
             return End::AtOnce;
         };
-        self.core.volume.close();
+        self.core.volumes.close();
         if let Some(record) = self.record.take() {
             record.remove();
         }
@@ -116,7 +116,10 @@ impl Mounted {
                 request = signals.next() => request,
             };
             match request {
-                signals::Request::ReopenLog => core.reopen_log(),
+                signals::Request::Reload => {
+                    core.reopen_log();
+                    core.door.reload().await;
+                }
                 signals::Request::Report => core.report(),
                 signals::Request::ChangeLogLevel => change_log_level(),
                 signals::Request::End => return None,
@@ -173,7 +176,7 @@ impl Core {
             let Err(error) = self.door.unmount(mode).await else {
                 return Ok(());
             };
-            if self.volume.unsaved().parts_under_way > 0 {
+            if self.volumes.unsaved().parts_under_way > 0 {
                 patient_until = clock::now() + SETTLE;
             }
             let settles = clock::now() < patient_until;
@@ -194,7 +197,7 @@ impl Core {
     }
 
     fn progress(&self, sight: Sight) -> Progress {
-        let unsaved = self.volume.unsaved();
+        let unsaved = self.volumes.unsaved();
         // What is not sent yet is in memory, however large the files are by now.
         let held = self
             .resources
@@ -205,7 +208,7 @@ impl Core {
         Progress {
             files: unsaved.files,
             left: unsaved.bytes.min(held),
-            sent: self.volume.sent(),
+            sent: self.volumes.sent(),
             used: sight == Sight::Out && self.door.is_used(),
         }
     }

@@ -11,8 +11,8 @@ use crate::failure::{Failure, Outcome};
 pub(super) enum Request {
     /// Leave (SIGTERM, SIGINT).
     End,
-    /// Open the log file again (SIGHUP).
-    ReopenLog,
+    /// Open the log file again, and look at the file of exports (SIGHUP).
+    Reload,
     /// Write the counters into the log (SIGUSR1).
     Report,
     /// Log the next more detailed level, after the most detailed the least (SIGUSR2).
@@ -67,7 +67,7 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => Request::End,
             _ = self.interrupt.recv() => Request::End,
-            _ = self.hang_up.recv() => Request::ReopenLog,
+            _ = self.hang_up.recv() => Request::Reload,
             _ = self.user_1.recv() => Request::Report,
             _ = self.user_2.recv() => Request::ChangeLogLevel,
         }

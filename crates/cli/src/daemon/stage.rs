@@ -40,7 +40,7 @@ impl Stage {
     }
 
     /// The door is open.
-    pub(super) fn enter(&self, door: DoorKind) {
+    pub(super) fn enter(&self, door: &DoorKind) {
         let number = || mount_table::find(&self.mountpoint).map(|entry| entry.id);
         self.sign.get_or_init(|| match door {
             DoorKind::Kernel => Sign::Mount(number()),
@@ -68,18 +68,35 @@ impl Stage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        environment::Environment,
+        options::{Given, Origin, Values, table},
+        serving::Serving,
+    };
+
+    fn served() -> Serving {
+        let listen = Given {
+            spec: &table::LISTEN,
+            spelling: "--listen".to_owned(),
+            text: "127.0.0.1:2049".to_owned(),
+            origin: Origin::CommandLine,
+        };
+        let values = Values::resolve(vec![listen]).expect("valid");
+        let serving = Serving::of_source("file:///srv/bucket", &values, &Environment::default());
+        serving.expect("valid")
+    }
 
     #[test]
     fn what_is_mounted_is_told_and_what_is_not_saves() {
         let root = Stage::new("/".into());
         assert_eq!(root.phase(), Phase::Starting);
-        root.enter(DoorKind::Kernel);
+        root.enter(&DoorKind::Kernel);
         assert_eq!(root.phase(), Phase::Mounted);
         let nowhere = Stage::new("/no/such/place".into());
-        nowhere.enter(DoorKind::Kernel);
+        nowhere.enter(&DoorKind::Kernel);
         assert_eq!(nowhere.phase(), Phase::Saving);
         let target = Stage::new("/no/such/place".into());
-        target.enter(DoorKind::Nfs(([127, 0, 0, 1], 2049).into()));
+        target.enter(&DoorKind::Nfs(Box::new(served())));
         assert_eq!(target.phase(), Phase::Mounted);
     }
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     control::{record::Record, server},
-    doors::{self, Door, DoorSpec},
+    doors::{self, Door, DoorKind, DoorSpec},
     failure::{Failure, Outcome},
     filesets,
     keeper::Inherited,
@@ -21,7 +21,7 @@ use crate::{
     prometheus::Exporter,
     resources::Resources,
     stores,
-    volumes::{self, OpenedVolume},
+    volumes::{self, OpenedVolume, OpenedVolumes, VolumeSpec},
 };
 
 /// Orders to unmount that may wait.
@@ -35,24 +35,25 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
     let (orders_sender, orders) = mpsc::channel(ORDERS_WAITING_MAX);
     // Before anything else, so that whoever comes next meets the mount from its first step.
     let control = listen(plan, &answers, orders_sender)?;
-    let place = filesets::place_of(&spec.source, &spec.environment)?;
-    if !plan.goes_on() && place.is_needed {
-        stores::probe(&place.store, &spec.values, &spec.environment).await?;
+    if !plan.goes_on() {
+        for (_, spec) in volumes_of(plan) {
+            probe(spec).await?;
+        }
     }
     let exporter = match spec.values.address(&table::METRICS_ADDRESS) {
         Some(address) => Some(Exporter::start(address, Arc::clone(&resources.registry)).await?),
         None => None,
     };
     let Opened {
-        volume,
+        volumes,
         door,
         record,
     } = open(plan, &resources, &answers, control.as_ref()).await?;
-    answers.stage.enter(plan.door);
+    answers.stage.enter(&plan.door);
     Ok(Mounted {
         core: Core {
             door,
-            volume,
+            volumes,
             held_at_rest: resources.pool.budget().used(),
             resources,
             log: plan.log.clone(),
@@ -65,14 +66,34 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
     })
 }
 
-/// A volume behind its door.
+/// The volumes that a plan is about, with their names.
+fn volumes_of(plan: &Plan) -> Vec<(&str, &VolumeSpec)> {
+    match &plan.door {
+        DoorKind::Kernel => vec![("", &plan.volume)],
+        DoorKind::Nfs(serving) => {
+            let volumes = serving.volumes.iter();
+            volumes.map(|named| (&*named.name, &named.spec)).collect()
+        }
+    }
+}
+
+/// Asks for the store of a volume that cannot do without it.
+async fn probe(spec: &VolumeSpec) -> Outcome {
+    let place = filesets::place_of(&spec.source, &spec.environment)?;
+    match place.is_needed {
+        true => stores::probe(&place.store, &spec.values, &spec.environment).await,
+        false => Ok(()),
+    }
+}
+
+/// Volumes behind their door.
 struct Opened {
-    volume: Arc<OpenedVolume>,
+    volumes: OpenedVolumes,
     door: Box<dyn Door>,
     record: Option<Record>,
 }
 
-/// Opens the volume once those who were here before have ended, or the patience for them has, and its door.
+/// Opens the volumes once those who were here before have ended, or the patience for them has, and its door.
 /// What those who find it dead are told is written down before the kernel knows it, for it may be killed as
 /// soon as it is there. A start that fails leaves that where it is, as true as before.
 async fn open(
@@ -87,20 +108,47 @@ async fn open(
         before.wait().await;
     }
     let note = plan.inherited().map(|inherited| inherited.note.as_str());
-    let volume = Arc::new(volumes::open(spec, resources, &before, note).await?);
-    answers.volume.get_or_init(|| Arc::clone(&volume));
-    let record = record(control, volume.staging.as_deref());
-    let door = doors::open(&volume, door_spec(plan)?, resources).await?;
-    leave_to_next(plan, door.as_ref(), &volume);
+    let mut volumes = OpenedVolumes::default();
+    for (name, spec) in volumes_of(plan) {
+        let resources = Resources {
+            pool: Arc::clone(&resources.pool),
+            registry: doors::nfs::part_of(&resources.registry, "volume", name),
+        };
+        let opened = volumes::open(spec, &resources, &before, note).await?;
+        volumes.add(name, Arc::new(opened));
+    }
+    answers.volumes.get_or_init(|| volumes.clone());
+    let record = record(control, volumes.staging());
+    let door = open_door(plan, &volumes, (resources, answers)).await?;
     tell_guardian(plan, door.as_ref());
     if !plan.goes_on() {
         before.tell();
     }
     Ok(Opened {
-        volume,
+        volumes,
         door,
         record,
     })
+}
+
+async fn open_door(
+    plan: &Plan,
+    volumes: &OpenedVolumes,
+    (resources, answers): (&Resources, &Answers),
+) -> Outcome<Box<dyn Door>> {
+    if let DoorKind::Nfs(serving) = &plan.door {
+        let process = (&plan.volume.environment, resources);
+        let door = doors::nfs::open(serving, &volumes.all(), process).await?;
+        answers.live.get_or_init(|| Arc::clone(door.live()));
+        return Ok(Box::new(door));
+    }
+    let all = volumes.all();
+    let volume = all
+        .first()
+        .ok_or_else(|| Failure::new("there is nothing to mount", "name a source"))?;
+    let door = doors::open(volume, door_spec(plan)?, resources).await?;
+    leave_to_next(plan, door.as_ref(), volume);
+    Ok(door)
 }
 
 fn door_spec(plan: &Plan) -> Outcome<DoorSpec<'_>> {
@@ -112,7 +160,6 @@ fn door_spec(plan: &Plan) -> Outcome<DoorSpec<'_>> {
         )
     })?;
     Ok(DoorSpec {
-        kind: plan.door,
         source: &plan.volume.source,
         mountpoint: &plan.volume.mountpoint,
         values: &plan.volume.values,

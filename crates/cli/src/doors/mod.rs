@@ -2,13 +2,14 @@
 //!
 //! A door is opened in front of an [`OpenedVolume`] that may have others, and knows nothing of options beyond
 //! its own: what it has to know of the volume are facts in there. Which door it is says the [`DoorKind`], and for the
-//! kernel the volume's [`Form`]: files are served through FUSE, disks as block devices.
+//! kernel the volume's [`Form`]: files are served through FUSE, disks as block devices. Mount targets are one door before
+//! several volumes ([`nfs`]).
 
 pub(crate) mod block;
 mod fuse;
-mod nfs;
+pub(crate) mod nfs;
 
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use async_trait::async_trait;
 use penstock_base::KIB;
@@ -17,9 +18,10 @@ use penstock_fuse::{ConnectionAbort, UnmountError, UnmountMode, Unsaved};
 
 use crate::{
     environment::Environment,
-    failure::{Failure, Outcome},
+    failure::Outcome,
     options::{Values, table},
     resources::Resources,
+    serving::Serving,
     volumes::{Form, OpenedVolume},
 };
 
@@ -46,6 +48,9 @@ pub(crate) trait Door: Send + Sync {
         None
     }
 
+    /// Looks again at the file that it is made of, if it is made of one.
+    async fn reload(&self) {}
+
     /// What another process has to hold to go on when this one is killed; none where that cannot be done.
     fn keepsake(&self) -> Option<Keepsake> {
         None
@@ -53,18 +58,17 @@ pub(crate) trait Door: Send + Sync {
 }
 
 /// How programs reach a volume.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum DoorKind {
     /// The kernel mounts it.
     Kernel,
-    /// Clients of NFS find it at this address.
-    Nfs(SocketAddr),
+    /// Clients of NFS find it, and others, at addresses.
+    Nfs(Box<Serving>),
 }
 
-/// Everything that says where and how a door is opened.
+/// Everything that says where and how the kernel mounts a volume.
 #[derive(Debug)]
 pub(crate) struct DoorSpec<'a> {
-    pub kind: DoorKind,
     /// What programs are shown as the source of the mount.
     pub source: &'a str,
     /// Absolute and checked.
@@ -77,26 +81,15 @@ pub(crate) struct DoorSpec<'a> {
     pub inherited: Option<Keepsake>,
 }
 
-/// Opens the door that the volume's form asks for.
+/// Opens the door of the kernel that the volume's form asks for.
 pub(crate) async fn open(
     volume: &OpenedVolume,
     spec: DoorSpec<'_>,
     resources: &Resources,
 ) -> Outcome<Box<dyn Door>> {
-    Ok(match (&volume.form, spec.kind) {
-        (Form::Files(files), DoorKind::Kernel) => {
-            Box::new(fuse::open(files, volume, &spec, resources).await?)
-        }
-        (Form::Files(files), DoorKind::Nfs(address)) => {
-            Box::new(nfs::open(files, volume, (&spec, address), resources).await?)
-        }
-        (Form::Disks(_), DoorKind::Nfs(_)) => {
-            return Err(Failure::usage(
-                "a stream volume of disks is for the kernel",
-                "mount it with `penstock stream`",
-            ));
-        }
-        (Form::Disks(disks), DoorKind::Kernel) => {
+    Ok(match &volume.form {
+        Form::Files(files) => Box::new(fuse::open(files, volume, &spec, resources).await?),
+        Form::Disks(disks) => {
             let read_ahead_kib = read_ahead_kib(&spec, volume);
             Box::new(block::open(disks.clone(), read_ahead_kib, spec, resources).await?)
         }
@@ -173,7 +166,6 @@ mod tests {
 
         async fn door(&self, volume: &OpenedVolume, mountpoint: &Path) -> Box<dyn Door> {
             let spec = DoorSpec {
-                kind: DoorKind::Kernel,
                 source: "test",
                 mountpoint,
                 values: &self.values,

@@ -1,32 +1,34 @@
 //! The NFS door: clients on any machine ask for each operation.
 
 use std::{
+    collections::HashMap,
     io::{self, ErrorKind},
-    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use async_trait::async_trait;
+use penstock_base::metrics::Registry;
 use penstock_fuse::{UnmountError, UnmountMode, Unsaved};
 use penstock_nfs::{
-    Export, ExportId, HandleKey, Network, NfsServer, NfsSettings, Rule, Squash, StartError,
-    TargetType,
+    HandleKey, NfsServer, NfsSettings, ServedVolume, StartError, TargetSettings, TargetStatus,
 };
-use penstock_vfs::{Owner, Volume};
+use tokio::task::JoinHandle;
 use tracing::info;
 
-use super::{Door, DoorSpec};
+use super::Door;
 use crate::{
+    environment::Environment,
     failure::{Failure, Outcome},
     filesets::{self, Fileset},
     limits,
-    options::{OptionSpec, Values, table},
+    options::{Values, table},
     places,
     resources::Resources,
+    serving::{Live, NamedTarget, Serving},
     stores,
-    volumes::OpenedVolume,
+    volumes::{Form, OpenedVolume, VolumeSpec},
 };
 
 /// The file with the key of handles.
@@ -35,73 +37,135 @@ const KEY: &str = "handle.key";
 const LOCKERS: &str = "lockers-";
 /// Where port mappers listen.
 const PORT_MAPPERS: u16 = 111;
-/// How long changes under way may take to end when a target is told to go.
+/// How long changes under way may take to end when targets are told to go.
 const UNMOUNT_GRACE: Duration = Duration::from_secs(10);
 
-/// A mount target that others can tell to go while it is waited for.
-pub(super) struct NfsDoor(Arc<NfsServer>);
+/// Mount targets that others can tell to go while they are waited for.
+pub(crate) struct NfsDoor {
+    server: Arc<NfsServer>,
+    live: Arc<Live>,
+    watching: JoinHandle<()>,
+}
+
+impl NfsDoor {
+    /// What is served now.
+    pub(crate) fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+}
 
 #[async_trait]
 impl Door for NfsDoor {
     async fn wait(&self) -> Unsaved {
-        self.0.ended().await
+        self.server.ended().await
     }
 
     /// Clients hold no files open that could be in the way: those of them that go on find nobody.
     async fn unmount(&self, _mode: UnmountMode) -> Result<(), UnmountError> {
-        let server = Arc::clone(&self.0);
+        let server = Arc::clone(&self.server);
         tokio::spawn(async move { server.leave(UNMOUNT_GRACE).await });
         Ok(())
     }
 
     async fn leave(&self, grace: Duration) -> Unsaved {
-        self.0.leave(grace).await
+        self.server.leave(grace).await
     }
 
     fn is_used(&self) -> bool {
-        self.0.connections() > 0
+        self.server.connections() > 0
+    }
+
+    async fn reload(&self) {
+        self.live.look().await;
     }
 }
 
-/// Serves the files of a volume.
-pub(super) async fn open(
-    files: &Arc<dyn Volume>,
-    volume: &OpenedVolume,
-    (spec, address): (&DoorSpec<'_>, SocketAddr),
-    resources: &Resources,
+impl Drop for NfsDoor {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
+
+/// Serves the files of volumes, which are those of `serving` in their order.
+pub(crate) async fn open(
+    serving: &Serving,
+    volumes: &[Arc<OpenedVolume>],
+    (environment, resources): (&Environment, &Resources),
 ) -> Outcome<NfsDoor> {
-    let state = state_directory(spec)?;
+    let state = state_directory(&serving.values, environment)?;
+    let registry = &resources.registry;
+    let mut served = Vec::new();
+    let mut is_read_only = HashMap::new();
+    for (named, opened) in serving.volumes.iter().zip(volumes) {
+        let Form::Files(files) = &opened.form else {
+            return Err(Failure::usage(
+                "a stream volume of disks is for the kernel",
+                "mount it with `penstock stream`",
+            ));
+        };
+        is_read_only.insert(named.name.clone(), opened.read_only);
+        served.push(ServedVolume {
+            name: named.name.clone(),
+            identity: identity(&named.spec)?,
+            volume: Arc::clone(files),
+            registry: part_of(registry, "volume", &named.name),
+        });
+        if !files.features().persistent_ids {
+            let source = &named.spec.source;
+            info!(
+                source,
+                "this volume has no lasting file numbers: clients must mount again when this process has ended"
+            );
+        }
+    }
+    let target = |target: &NamedTarget| TargetSettings {
+        name: target.name.clone(),
+        address: target.listen,
+        portmap: target.portmap,
+        target_type: target.target_type,
+        lockers: state.join(format!("{LOCKERS}{}", target.listen)),
+        registry: part_of(registry, "target", &target.name),
+    };
     let settings = NfsSettings {
-        export: export(spec.values, volume.read_only)?,
-        export_id: export_id(spec)?,
+        volumes: served,
+        targets: serving.targets.iter().map(target).collect(),
+        exports: serving.effective_exports(&is_read_only),
         key: key(&state)?,
-        target_type: target_type(spec.values),
-        portmap: spec.values.address(&table::PORTMAP),
-        lockers: state.join(format!("{LOCKERS}{address}")),
-        grace_period: spec.values.duration(&table::GRACE_PERIOD),
+        grace_period: serving.values.duration(&table::GRACE_PERIOD),
         port_mappers_of_clients: PORT_MAPPERS,
     };
-    let path = settings.export.path.clone();
     // Each connection takes one.
     limits::raised_descriptor_limit();
-    let memory = (Arc::clone(&resources.pool), &*resources.registry);
-    let server = NfsServer::start(Arc::clone(files), address, settings, memory).await;
-    let server = server.map_err(|error| unusable_address(&error))?;
-    let (address, source) = (server.address(), spec.source);
-    let target_type = target_type(spec.values);
-    info!(%address, source, path, %target_type, "NFS clients are served");
-    if !files.features().persistent_ids {
-        info!(
-            "this volume has no lasting file numbers: clients must mount again when this process has ended"
-        );
+    let server = NfsServer::start(settings, Arc::clone(&resources.pool)).await;
+    let server = Arc::new(server.map_err(|error| unusable_address(&error))?);
+    server.status().iter().for_each(tell);
+    let live = Live::new(serving.clone(), Arc::clone(&server), is_read_only);
+    Ok(NfsDoor {
+        server,
+        watching: tokio::spawn(Arc::clone(&live).watch()),
+        live,
+    })
+}
+
+/// The part of the metrics that is of something with a name.
+pub(crate) fn part_of(registry: &Arc<Registry>, label: &'static str, name: &str) -> Arc<Registry> {
+    match name {
+        "" => Arc::clone(registry),
+        name => registry.scope(&[(label, name)]),
     }
-    Ok(NfsDoor(Arc::new(server)))
+}
+
+fn tell(target: &TargetStatus) {
+    let (name, address) = (&target.name, target.address);
+    let paths: Vec<_> = target.exports.iter().map(|export| &*export.path).collect();
+    let (paths, target_type) = (paths.join(" "), target.target_type);
+    info!(name, %address, paths, %target_type, "NFS clients are served");
 }
 
 fn unusable_address(error: &StartError) -> Failure {
     let remedy = match error {
         StartError::Listen(..) => {
-            "give --listen another address or port; below 1024 they are root's"
+            "give it (--listen, or `listen` of the target) another address or port; below 1024 they are root's"
         }
         StartError::Portmap(_, error) if error.kind() == ErrorKind::AddrInUse => {
             "stop the rpcbind that has it (systemctl stop rpcbind.socket rpcbind), or leave --portmap away and mount \
@@ -111,79 +175,25 @@ fn unusable_address(error: &StartError) -> Failure {
         StartError::Lockers(..) => {
             "see to that file, or remove it: clients that held locks are not told to reclaim them then"
         }
+        StartError::Export(_) => "see to the exports",
     };
     Failure::new(error.to_string(), remedy)
 }
 
-/// What the target delivers at most. The option has no other choices than there are types.
-fn target_type(values: &Values) -> TargetType {
-    values
-        .choice(&table::TARGET_TYPE)
-        .parse()
-        .unwrap_or_default()
-}
-
-/// What clients may do, as options say it.
-fn export(values: &Values, read_only: bool) -> Outcome<Export> {
-    let path = values.text(&table::EXPORT_PATH).unwrap_or("/");
-    if !path.starts_with('/') {
-        return Err(Failure::usage(
-            format!("`{path}` is no path that can be mounted"),
-            "give --export a path that begins with `/`",
-        ));
-    }
-    let id = |spec: &OptionSpec| values.count(spec).and_then(|id| u32::try_from(id).ok());
-    let rule = Rule {
-        clients: clients(values)?,
-        read_only,
-        squash: match values.choice(&table::SQUASH) {
-            "none" => Squash::None,
-            "all" => Squash::All,
-            _ => Squash::Root,
-        },
-        anonymous: Owner {
-            uid: id(&table::ANONYMOUS_UID).unwrap_or(penstock_nfs::NOBODY),
-            gid: id(&table::ANONYMOUS_GID).unwrap_or(penstock_nfs::NOBODY),
-        },
-        privileged_port: values.flag(&table::PRIVILEGED_PORT),
-        ..Rule::default()
-    };
-    Ok(Export {
-        path: path.to_owned(),
-        rules: vec![rule],
-    })
-}
-
-fn clients(values: &Values) -> Outcome<Vec<Network>> {
-    let given = values.text(&table::CLIENTS).unwrap_or_default();
-    let networks = given
-        .split(',')
-        .map(str::trim)
-        .filter(|text| !text.is_empty());
-    let networks = networks.map(|text| {
-        text.parse()
-            .map_err(|error: penstock_nfs::ParseNetworkError| {
-                Failure::usage(error.to_string(), "see to --clients")
-            })
-    });
-    networks.collect()
-}
-
 /// The same from every target of a file system: a fileset has an identity, and of a bucket it is where it is.
-fn export_id(spec: &DoorSpec<'_>) -> Outcome<ExportId> {
-    let name = match filesets::name_in(spec.source) {
-        Some(name) => Fileset::new(name, spec.environment)?.record()?.identity,
-        None => stores::identity(spec.source, spec.values)?,
-    };
-    Ok(ExportId::of(&name))
+fn identity(spec: &VolumeSpec) -> Outcome<String> {
+    match filesets::name_in(&spec.source) {
+        Some(name) => Ok(Fileset::new(name, &spec.environment)?.record()?.identity),
+        None => stores::identity(&spec.source, &spec.values),
+    }
 }
 
-/// Where a target keeps what outlives it.
-fn state_directory(spec: &DoorSpec<'_>) -> Outcome<PathBuf> {
-    let (place, made) = match spec.values.path(&table::STATE_DIR) {
+/// Where targets keep what outlives them.
+fn state_directory(values: &Values, environment: &Environment) -> Outcome<PathBuf> {
+    let (place, made) = match values.path(&table::STATE_DIR) {
         Some(given) => (given.to_owned(), penstock_base::make_named_directory(given)),
         None => {
-            let own = places::nfs(spec.environment);
+            let own = places::nfs(environment);
             (own.path(), own.make().map(drop))
         }
     };

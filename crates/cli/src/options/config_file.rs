@@ -6,11 +6,20 @@
 //! [volume.data]                   # of this source, and of what is below it
 //! source = "s3://bucket/data"
 //! cache-dir = "/var/cache/data"
+//!
+//! [target.lan]                    # a mount target of `penstock serve`
+//! listen = "10.0.0.5:2049"
+//!
+//! [[export]]                      # what it exports
+//! path = "/data"
+//! volume = "data"
 //! ```
 //!
 //! A key in a section wins over the same key at the top, and that of a longer source over that of a shorter
 //! one. Values may be strings, or plain numbers and booleans where that is what they are. A mistake is one
 //! wherever it stands, also in a section of another source. Every message names the file and the line.
+
+mod exports;
 
 use std::{borrow::Cow, fs, os::unix::fs::MetadataExt, path::Path};
 
@@ -22,10 +31,15 @@ use toml::{
 use super::{Accepts, Given, OptionSpec, Origin, table};
 use crate::failure::{Failure, Outcome};
 
+pub(crate) use exports::{ExportSection, TargetSection};
+
 /// The sections of volumes.
 const VOLUME: &str = "volume";
 
-/// The sections of exports, which there are none of yet.
+/// The sections of mount targets.
+const TARGET: &str = "target";
+
+/// The sections of exports.
 const EXPORT: &str = "export";
 
 /// What a section of a volume is about.
@@ -42,13 +56,22 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Reads the options that `path` has for `source`; without one, those for everything.
 pub(crate) fn read(path: &Path, source: Option<&str>) -> Outcome<Vec<Given>> {
-    let text = read_text(path)?;
-    let file = parse(path, &text)?;
-    for given in file.all() {
-        check_secrecy(path, given)?;
-        given.iter().try_for_each(|given| given.read().map(drop))?;
+    let (file, faults) = read_all(path)?;
+    match faults.into_iter().next() {
+        Some(fault) => Err(fault),
+        None => Ok(file.of(source)),
     }
-    Ok(file.of(source))
+}
+
+/// Reads everything that `path` says, and finds every fault of it. Fails where it cannot be read at all.
+pub(crate) fn read_all(path: &Path) -> Outcome<(ConfigFile, Vec<Failure>)> {
+    let text = read_text(path)?;
+    let (file, mut faults) = parse(path, &text);
+    for given in file.all() {
+        faults.extend(check_secrecy(path, given).err());
+        faults.extend(given.iter().filter_map(|given| given.read().err()));
+    }
+    Ok((file, faults))
 }
 
 /// What a file says.
@@ -56,13 +79,18 @@ pub(crate) fn read(path: &Path, source: Option<&str>) -> Outcome<Vec<Given>> {
 pub(crate) struct ConfigFile {
     /// Of everything.
     top: Vec<Given>,
-    volumes: Vec<VolumeSection>,
+    pub volumes: Vec<VolumeSection>,
+    /// The mount targets, by their names.
+    pub targets: Vec<TargetSection>,
+    /// What they export.
+    pub exports: Vec<ExportSection>,
 }
 
 /// What a file says of one volume.
 #[derive(Debug)]
-struct VolumeSection {
-    source: String,
+pub(crate) struct VolumeSection {
+    pub name: String,
+    pub source: String,
     given: Vec<Given>,
 }
 
@@ -81,15 +109,18 @@ impl ConfigFile {
     }
 
     /// The options for a source, those that win last.
-    pub(crate) fn of(mut self, source: Option<&str>) -> Vec<Given> {
-        self.volumes.sort_by_key(|volume| volume.source.len());
-        let mut given = self.top;
-        for volume in self.volumes {
-            if source.is_some_and(|source| volume.is_about(source)) {
-                given.extend(volume.given);
-            }
-        }
+    pub(crate) fn of(&self, source: Option<&str>) -> Vec<Given> {
+        let mut given = self.top.clone();
+        let is_about = |volume: &&VolumeSection| source.is_some_and(|of| volume.is_about(of));
+        let mut volumes: Vec<_> = self.volumes.iter().filter(is_about).collect();
+        volumes.sort_by_key(|volume| volume.source.len());
+        given.extend(volumes.into_iter().flat_map(|volume| volume.given.clone()));
         given
+    }
+
+    /// Whether it says what `penstock serve` is to export.
+    pub(crate) fn has_exports(&self) -> bool {
+        !self.targets.is_empty() || !self.exports.is_empty()
     }
 }
 
@@ -123,69 +154,114 @@ pub(crate) fn read_text(path: &Path) -> Outcome<String> {
     fs::read_to_string(path).map_err(unreadable)
 }
 
-/// Reads `text`, which came from `path`.
-pub(crate) fn parse(path: &Path, text: &str) -> Outcome<ConfigFile> {
-    let document = DeTable::parse(text).map_err(|error| {
-        let start = error.span().map_or(0, |span| span.start);
-        malformed(path, line_at(text, start), error.message())
-    })?;
-    let reader = Reader { path, text };
+/// Reads `text`, which came from `path`, as far as it can be understood, and finds its faults.
+pub(crate) fn parse(path: &Path, text: &str) -> (ConfigFile, Vec<Failure>) {
+    let document = match DeTable::parse(text) {
+        Ok(document) => document,
+        Err(error) => {
+            let start = error.span().map_or(0, |span| span.start);
+            let fault = malformed(path, line_at(text, start), error.message());
+            return (ConfigFile::default(), vec![fault]);
+        }
+    };
+    let mut reader = Reader {
+        path,
+        text,
+        faults: Vec::new(),
+    };
     let mut file = ConfigFile::default();
     for (key, value) in document.get_ref() {
         match (key.get_ref().as_ref(), value.get_ref()) {
             (VOLUME, DeValue::Table(sections)) => {
-                for (name, section) in sections {
-                    file.volumes.push(reader.volume(name, section.get_ref())?);
-                }
+                let volumes = sections
+                    .iter()
+                    .filter_map(|(name, section)| reader.volume(name, section.get_ref()));
+                file.volumes.extend(volumes);
             }
-            (EXPORT, DeValue::Table(_) | DeValue::Array(_)) => {
-                let told = "[[export]] is kept for exports, which this version does not have";
-                return Err(reader.malformed(key, told));
+            (TARGET, DeValue::Table(sections)) => {
+                let targets = sections
+                    .iter()
+                    .filter_map(|(name, section)| reader.target(name, section.get_ref()));
+                file.targets.extend(targets);
             }
-            _ => file.top.push(reader.option(key, value.get_ref())?),
+            (EXPORT, value @ (DeValue::Table(_) | DeValue::Array(_))) => {
+                file.exports = reader.exports(key, value);
+            }
+            _ => file.top.extend(reader.option(key, value.get_ref())),
         }
     }
-    Ok(file)
+    exports::check(&mut reader, &mut file);
+    let mut faults = reader.faults;
+    faults.sort_by_key(|(line, _)| *line);
+    (file, faults.into_iter().map(|(_, fault)| fault).collect())
 }
 
+/// A key, and where it stands.
+type Key<'a> = Spanned<Cow<'a, str>>;
+
 /// Reads parts of a file.
-#[derive(Clone, Copy)]
 struct Reader<'a> {
     path: &'a Path,
     text: &'a str,
+    /// What is wrong, with the lines of it.
+    faults: Vec<(usize, Failure)>,
 }
 
 impl Reader<'_> {
-    fn volume(self, name: &Spanned<Cow<'_, str>>, section: &DeValue<'_>) -> Outcome<VolumeSection> {
-        let DeValue::Table(section) = section else {
-            let told = format!("`{}` must be a section, [volume.{0}]", name.get_ref());
-            return Err(self.malformed(name, &told));
-        };
+    fn volume(&mut self, name: &Key<'_>, section: &DeValue<'_>) -> Option<VolumeSection> {
+        let section = self.section((VOLUME, name), section)?;
         let (mut source, mut given) = (None, Vec::new());
         for (key, value) in section {
             match key.get_ref().as_ref() {
                 SOURCE => source = text_of(value.get_ref()),
-                _ => given.push(self.option(key, value.get_ref())?),
+                _ => given.extend(self.option(key, value.get_ref())),
             }
         }
+        let name_text = name.get_ref();
         let Some(source) = source else {
-            let told = format!(
-                "[volume.{}] has no source, such as \"s3://bucket\"",
-                name.get_ref()
-            );
-            return Err(self.malformed(name, &told));
+            let told = format!("[volume.{name_text}] has no source, such as \"s3://bucket\"");
+            self.malformed(self.line(name), &told);
+            return None;
         };
-        Ok(VolumeSection {
+        Some(VolumeSection {
+            name: name_text.to_string(),
             source: source.trim_end_matches('/').to_owned(),
             given,
         })
     }
 
-    fn option(self, key: &Spanned<Cow<'_, str>>, value: &DeValue<'_>) -> Outcome<Given> {
-        let line = line_at(self.text, key.span().start);
-        let spec = option_of(self.path, line, key.get_ref())?;
+    /// The keys of a section with a name.
+    fn section<'t, 'v>(
+        &mut self,
+        (kind, name): (&str, &Key<'_>),
+        section: &'t DeValue<'v>,
+    ) -> Option<&'t DeTable<'v>> {
+        let DeValue::Table(section) = section else {
+            let told = format!("`{}` must be a section, [{kind}.{0}]", name.get_ref());
+            self.malformed(self.line(name), &told);
+            return None;
+        };
+        Some(section)
+    }
+
+    fn option(&mut self, key: &Key<'_>, value: &DeValue<'_>) -> Option<Given> {
+        let line = self.line(key);
+        let given =
+            option_of(self.path, line, key.get_ref()).and_then(|spec| self.given(spec, key, value));
+        self.understood(line, given)
+    }
+
+    /// An option with a value, however its key is spelled.
+    fn given(
+        &self,
+        spec: &'static OptionSpec,
+        key: &Key<'_>,
+        value: &DeValue<'_>,
+    ) -> Outcome<Given> {
+        let line = self.line(key);
         let text = text_of(value).ok_or_else(|| {
-            self.malformed(key, &format!("`{}` must be one value", key.get_ref()))
+            let told = format!("`{}` must be one value", key.get_ref());
+            malformed(self.path, line, &told)
         })?;
         Ok(Given {
             spec,
@@ -198,8 +274,30 @@ impl Reader<'_> {
         })
     }
 
-    fn malformed(self, key: &Spanned<Cow<'_, str>>, message: &str) -> Failure {
-        malformed(self.path, line_at(self.text, key.span().start), message)
+    /// What was understood of a line; what was not is a fault.
+    fn understood<T>(&mut self, line: usize, outcome: Outcome<T>) -> Option<T> {
+        match outcome {
+            Ok(understood) => Some(understood),
+            Err(fault) => {
+                self.faults.push((line, fault));
+                None
+            }
+        }
+    }
+
+    fn line(&self, key: &Key<'_>) -> usize {
+        line_at(self.text, key.span().start)
+    }
+
+    fn malformed(&mut self, line: usize, message: &str) {
+        self.faults
+            .push((line, malformed(self.path, line, message)));
+    }
+
+    /// The same with a remedy of its own.
+    fn fault(&mut self, line: usize, cause: &str, remedy: impl Into<String>) {
+        let cause = format!("{}:{line}: {cause}", self.path.display());
+        self.faults.push((line, Failure::usage(cause, remedy)));
     }
 }
 
@@ -270,7 +368,11 @@ mod tests {
     }
 
     fn given_for(source: Option<&str>, text: &str) -> Outcome<Vec<Given>> {
-        Ok(parse(Path::new("/etc/p.toml"), text)?.of(source))
+        let (file, faults) = parse(Path::new("/etc/p.toml"), text);
+        match faults.into_iter().next() {
+            Some(fault) => Err(fault),
+            None => Ok(file.of(source)),
+        }
     }
 
     #[test]
@@ -310,10 +412,6 @@ mod tests {
             ("uid = 1\nuid = 2\n", "/etc/p.toml:2: "),
             ("fsync = \n", "/etc/p.toml:1: "),
             ("config = \"x\"", "/etc/p.toml:1: `config` is not an option"),
-            (
-                "uid = 1\n[[export]]\nname = \"x\"\n",
-                "/etc/p.toml:2: [[export]] is kept for exports",
-            ),
             (
                 "[volume.data]\nuid = 1\n",
                 "/etc/p.toml:1: [volume.data] has no source",

@@ -32,6 +32,13 @@ impl Values {
         self.values.get(spec.name)?.1.as_ref()
     }
 
+    /// The first option that has another value there, wherever either was given.
+    pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
+        let options = table::ALL.into_iter();
+        let mut different = options.filter(|spec| self.get(spec) != other.get(spec));
+        different.next().map(|spec| spec.name)
+    }
+
     /// A flag.
     pub(crate) fn flag(&self, spec: &OptionSpec) -> bool {
         matches!(self.get(spec), Some(Value::Flag(true)))

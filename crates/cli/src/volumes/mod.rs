@@ -14,7 +14,10 @@ pub(crate) mod cache;
 mod fileset;
 pub(crate) mod stream;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use penstock_base::{
     metrics::{Registry, table as metrics},
@@ -166,6 +169,76 @@ impl OpenedVolume {
                 cache.remove("");
             }
         });
+    }
+}
+
+/// The volumes of a process, with their names; that of the only one is empty, unless it was given one.
+#[derive(Clone, Default)]
+pub(crate) struct OpenedVolumes(Vec<(String, Arc<OpenedVolume>)>);
+
+impl OpenedVolumes {
+    pub(crate) fn add(&mut self, name: &str, volume: Arc<OpenedVolume>) {
+        self.0.push((name.to_owned(), volume));
+    }
+
+    fn each(&self) -> impl Iterator<Item = &Arc<OpenedVolume>> {
+        self.0.iter().map(|(_, volume)| volume)
+    }
+
+    /// All in their order.
+    pub(crate) fn all(&self) -> Vec<Arc<OpenedVolume>> {
+        self.each().cloned().collect()
+    }
+
+    /// What waits to be saved, of all.
+    pub(crate) fn unsaved(&self) -> Unsaved {
+        let mut sum = Unsaved::default();
+        for unsaved in self.each().map(|volume| volume.unsaved()) {
+            sum.files += unsaved.files;
+            sum.bytes += unsaved.bytes;
+            sum.parts_under_way += unsaved.parts_under_way;
+        }
+        sum
+    }
+
+    /// The same one by one; of a volume with a name the paths begin with that.
+    pub(crate) fn unsaved_items(&self) -> Vec<UnsavedItem> {
+        let mut all = Vec::new();
+        for (name, volume) in &self.0 {
+            let mut items = volume.unsaved_items();
+            for item in items.iter_mut().filter(|_| !name.is_empty()) {
+                item.path = format!("{name}: {}", item.path);
+            }
+            all.extend(items);
+        }
+        all
+    }
+
+    /// Bytes that were written to their stores since they were opened.
+    pub(crate) fn sent(&self) -> u64 {
+        self.each().map(|volume| volume.sent()).sum()
+    }
+
+    /// Those of them that are filesets.
+    pub(crate) fn filesets(&self) -> Vec<&Arc<FilesetVolume>> {
+        let filesets = self.each().filter_map(|volume| volume.fileset.as_ref());
+        filesets.collect()
+    }
+
+    /// Their disk caches.
+    pub(crate) fn caches(&self) -> Vec<&Arc<DiskCache>> {
+        let caches = self.each().filter_map(|volume| volume.cache.as_ref());
+        caches.collect()
+    }
+
+    /// The first staging directory, if there is one.
+    pub(crate) fn staging(&self) -> Option<&Path> {
+        self.each().find_map(|volume| volume.staging.as_deref())
+    }
+
+    /// Lets go of their caches, when all doors are closed.
+    pub(crate) fn close(&self) {
+        self.each().for_each(|volume| volume.close());
     }
 }
 

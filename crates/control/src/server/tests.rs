@@ -26,6 +26,8 @@ fn status(pid: u32, phase: Phase) -> Status {
             total: 3,
             resident: 4,
         },
+        targets: Vec::new(),
+        configuration: None,
         metrics: Vec::new(),
     }
 }

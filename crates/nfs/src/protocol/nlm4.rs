@@ -137,6 +137,17 @@ pub(crate) struct Holder {
 }
 
 impl Request {
+    /// The handle of the file that it is about, if it is about one.
+    pub(crate) fn file(&self) -> Option<&Bytes> {
+        match self {
+            Self::Null | Self::GrantedResult | Self::FreeAll(_) | Self::Share(_) => None,
+            Self::Test(_, wanted) | Self::Lock(_, wanted, _) | Self::Cancel(_, wanted) => {
+                Some(&wanted.place.file)
+            }
+            Self::Unlock(_, place) => Some(&place.file),
+        }
+    }
+
     /// The arguments of a procedure; nothing where there is no such procedure.
     pub fn decode(procedure: u32, arguments: &mut Decoder) -> Option<Decoded<Self>> {
         let request = match procedure {

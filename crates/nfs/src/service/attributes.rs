@@ -53,7 +53,7 @@ impl NewAttributes {
 
 impl Service {
     pub(super) async fn get_attributes(&self, asked: &Asked, file: &Bytes, out: &mut Encoder) {
-        let found = self.nodes.find(&asked.by, file).await;
+        let found = self.find(asked, file).await;
         if let Some(node) = status(out, found) {
             nfs3::attributes(out, &node.attributes, self.system);
         }
@@ -83,7 +83,7 @@ impl Service {
         changes: AttributeChanges,
         change: &mut Change,
     ) -> Result<(), Status> {
-        let node = self.nodes.find(&asked.by, file).await?;
+        let node = self.find(asked, file).await?;
         change.after = Some(node.attributes.clone());
         asked.may_change()?;
         let after = self.apply(asked, &node.attributes, changes).await?;
@@ -152,7 +152,7 @@ impl Service {
         file: &Bytes,
         out: &mut Encoder,
     ) -> Option<Attributes> {
-        let found = self.nodes.find(&asked.by, file).await;
+        let found = self.find(asked, file).await;
         let node = status(out, found);
         let attributes = node.as_ref().map(|node| &node.attributes);
         post_operation(out, attributes, self.system);
@@ -160,7 +160,7 @@ impl Service {
     }
 
     pub(super) async fn read_link(&self, asked: &Asked, file: &Bytes, out: &mut Encoder) {
-        let found = self.nodes.find(&asked.by, file).await;
+        let found = self.find(asked, file).await;
         let (attributes, target) = match &found {
             Ok(node) => {
                 let target = self.volume.read_symlink(&asked.by, node.inode()).await;

@@ -56,7 +56,7 @@ impl Service {
         (offset, count): (u64, u32),
         attributes: &mut Option<Attributes>,
     ) -> Result<Payload, Status> {
-        let node = self.nodes.find(&asked.by, file).await?;
+        let node = self.find(asked, file).await?;
         let file = attributes.insert(node.attributes.clone());
         // A client reads what it executes.
         asked.check_content(file, &[AccessMask::READ, AccessMask::EXECUTE])?;
@@ -121,7 +121,7 @@ impl Service {
         (offset, stability, data): (u64, Stability, Bytes),
         change: &mut Change,
     ) -> Result<Answered, Status> {
-        let node = self.nodes.find(&asked.by, file).await?;
+        let node = self.find(asked, file).await?;
         let file = change.after.insert(node.attributes.clone());
         asked.may_change()?;
         asked.check_content(file, &[AccessMask::WRITE])?;
@@ -169,7 +169,7 @@ impl Service {
     ) {
         let mut change = Change::UNTOLD;
         let committed = async {
-            let node = self.nodes.find(&asked.by, file).await?;
+            let node = self.find(asked, file).await?;
             change.after = Some(node.attributes.clone());
             self.files.sync(node.inode(), range).await?;
             change = self.told(asked, node.inode(), Change::UNTOLD).await;

@@ -69,13 +69,18 @@ impl Service {
         let is_end = !page.is_full;
         let with_attributes = penstock_vfs::DirectorySink::detail(&page) == Detail::Attributes;
         for entry in page.entries {
-            self.write_entry(entry, with_attributes, out);
+            self.write_entry(asked, (entry, with_attributes), out);
         }
         out.bool(false);
         out.bool(is_end);
     }
 
-    fn write_entry(&self, entry: Listed, with_attributes: bool, out: &mut Encoder) {
+    fn write_entry(
+        &self,
+        asked: &Asked,
+        (entry, with_attributes): (Listed, bool),
+        out: &mut Encoder,
+    ) {
         out.bool(true);
         out.u64(entry.inode.0);
         out.opaque(entry.name.as_bytes());
@@ -85,7 +90,9 @@ impl Service {
         }
         let attributes = entry.node.as_ref().map(|node| &node.attributes);
         post_operation(out, attributes, self.system);
-        let handle = entry.node.map(|node| self.nodes.handle_for_ever(node));
+        let handle = entry
+            .node
+            .map(|node| self.nodes.handle_for_ever(asked.export, node));
         out.option(handle, |out, handle| out.opaque(&handle));
     }
 

@@ -24,7 +24,7 @@ const SETS_TIMES: u32 = 0x10;
 
 impl Service {
     pub(super) async fn statistics(&self, asked: &Asked, file: &Bytes, out: &mut Encoder) {
-        let found = self.nodes.find(&asked.by, file).await;
+        let found = self.find(asked, file).await;
         let (attributes, statistics) = match &found {
             Ok(node) => {
                 let statistics = self.volume.statistics(&asked.by, node.inode()).await;

@@ -9,21 +9,27 @@ use std::sync::Arc;
 use penstock_base::{Payload, clock};
 use tracing::debug;
 
-use super::{Asked, Changing, Client, Service};
+use super::{
+    Asked, Changing, Service,
+    locking::{Caller, client_name},
+};
 use crate::{
     callbacks::Host,
+    client::Client,
     duplicates::CallKey,
     limits::LOCK_DEADLINE,
     protocol::{
-        nlm4::{self, Request},
+        nlm4::{self, LockStatus, Request},
         rpc::{Call, Refusal, Reply},
+        xdr::Encoder,
     },
+    target::Target,
     target_type::Cost,
     transport::Work,
 };
 
 impl Client {
-    pub(super) fn lock_manager(&self, mut call: Call) -> (Work, u64) {
+    pub(crate) fn lock_manager(&self, mut call: Call) -> (Work, u64) {
         let (xid, procedure) = (call.xid, call.procedure);
         if call.version != nlm4::VERSION {
             return self.refuse(xid, Refusal::ProgramMismatch([nlm4::VERSION; 2]));
@@ -38,14 +44,16 @@ impl Client {
             let reply = Reply::finished(Reply::begin(xid), Payload::new());
             return (Work::Done(reply), 0);
         }
-        let asked = match self.asked(&call.credential) {
-            Ok(asked) => asked,
+        let handle = request.file().cloned().unwrap_or_default();
+        let (service, asked) = match self.asked(&call.credential, &handle) {
+            Ok(found) => found,
             Err(status) => return self.refuse(xid, Refusal::Denied(status)),
         };
-        let duplicates = &self.service.lock_calls;
+        let duplicates = &service.lock_calls;
         let key = duplicates.key(self.address.ip(), (xid, procedure), &arguments);
         let call = LockCall {
-            service: Arc::clone(&self.service),
+            target: Arc::clone(&self.target),
+            service,
             asked,
             host: self.host,
             id: (xid, procedure),
@@ -55,6 +63,7 @@ impl Client {
 }
 
 struct LockCall {
+    target: Arc<Target>,
     service: Arc<Service>,
     asked: Asked,
     host: Host,
@@ -76,26 +85,39 @@ impl LockCall {
     }
 
     async fn once(self, key: CallKey, request: Request) -> Option<Reply> {
-        let (service, xid) = (Arc::clone(&self.service), self.id.0);
+        let (target, service) = (Arc::clone(&self.target), Arc::clone(&self.service));
+        let xid = self.id.0;
         let answer = self.carry_out(request);
-        service.once((&service.lock_calls, key), xid, answer).await
+        target.once((&service.lock_calls, key), xid, answer).await
     }
 
     async fn carry_out(self, request: Request) -> Reply {
-        let (service, (xid, procedure)) = (&self.service, self.id);
+        let (target, (xid, procedure)) = (&self.target, self.id);
         let cost = Cost::of_lock_call(&request);
-        service.wait_for_turn(self.host.address, cost).await;
+        target.wait_for_turn(self.host.address, cost).await;
         let begun = clock::now();
-        let _changing = Changing::new(service);
+        let _changing = Changing::new(&self.service);
         let mut out = Reply::begin(xid);
-        let request = (self.host, request);
-        let status = service.locking(&self.asked, request, &mut out).await;
-        service.metrics.lock_answered(
-            procedure,
-            begun,
-            status.is_none_or(|status| !status.is_error()),
-        );
-        service.metrics.operations.add(cost.operations);
+        let status = self.perform(request, &mut out).await;
+        let is_good = status.is_none_or(|status| !status.is_error());
+        target.metrics.lock_answered(procedure, begun, is_good);
+        target.metrics.operations.add(cost.operations);
         Reply::finished(out, Payload::new())
+    }
+
+    async fn perform(&self, request: Request, out: &mut Encoder) -> Option<LockStatus> {
+        if let Request::FreeAll(caller) = &request {
+            let name = client_name(self.host.address, caller);
+            for service in &*self.target.services {
+                service.free_all(&name).await;
+            }
+            return None;
+        }
+        let caller = Caller {
+            host: self.host,
+            monitored: &self.target.monitored,
+        };
+        let request = (caller, request);
+        self.service.locking(&self.asked, request, out).await
     }
 }

@@ -12,8 +12,10 @@ use penstock_vfs::{AccessMask, Lock, LockFamily, LockMode, LockOwner, Locks, Wai
 use super::{Asked, Service};
 use crate::{
     callbacks::Host,
+    handles::ExportId,
     limits::{RECLAIM_DEADLINE, RECLAIM_PAUSE},
     lockers::{ClientName, Holdings, Locker, OwnerName},
+    monitored::Monitored,
     nodes::Node,
     protocol::{
         nfs3::Status,
@@ -24,6 +26,13 @@ use crate::{
 
 /// The number of clients and owners that hold nothing.
 const NEW: u64 = 0;
+
+/// Who calls, and where those are noted that are told of a start of the target that he calls.
+#[derive(Clone, Copy)]
+pub(super) struct Caller<'a> {
+    pub(super) host: Host,
+    pub(super) monitored: &'a Monitored,
+}
 
 /// Whether a lock was given.
 enum Given {
@@ -37,16 +46,13 @@ impl Service {
     pub(super) async fn locking(
         self: &Arc<Self>,
         asked: &Asked,
-        (host, request): (Host, Request),
+        (caller, request): (Caller<'_>, Request),
         out: &mut Encoder,
     ) -> Option<LockStatus> {
-        let client = host.address;
+        let client = caller.host.address;
         let (cookie, status) = match request {
-            Request::Null | Request::GrantedResult => return None,
-            Request::FreeAll(caller) => {
-                self.free_all(&client_name(client, &caller)).await;
-                return None;
-            }
+            // What a client holds of other volumes is freed with it: its call does so.
+            Request::Null | Request::GrantedResult | Request::FreeAll(_) => return None,
             Request::Test(cookie, wanted) => {
                 let tested = self.test_lock(asked, (client, &wanted)).await;
                 return Some(write_tested(out, &cookie, tested));
@@ -57,7 +63,7 @@ impl Service {
                 return Some(LockStatus::NoLocks);
             }
             Request::Lock(cookie, wanted, asking) => {
-                let locked = self.lock(asked, (host, &wanted), asking).await;
+                let locked = self.lock(asked, (caller, &wanted), asking).await;
                 (cookie, granted_unless(locked))
             }
             Request::Cancel(cookie, wanted) => {
@@ -85,7 +91,7 @@ impl Service {
         }
     }
 
-    async fn free_all(&self, name: &ClientName) {
+    pub(super) async fn free_all(&self, name: &ClientName) {
         let Some(client) = self.lockers.find(name) else {
             return;
         };
@@ -105,13 +111,37 @@ impl Service {
         holdings.clear();
     }
 
+    /// Gives back what clients hold, or wait for, of files in exports that are not there for them any more.
+    pub(crate) async fn free_unserved(&self, is_served: impl Fn(IpAddr, ExportId) -> bool) {
+        let Some(locks) = self.volume.locks() else {
+            return;
+        };
+        for (address, client) in self.lockers.clients() {
+            let is_gone = |handle: &[u8]| {
+                ExportId::told(handle).is_none_or(|export| !is_served(address, export))
+            };
+            let waiters = self.waiters.of(client.number).into_iter();
+            for waiter in waiters.filter(|waiter| is_gone(&waiter.awaited.file)) {
+                waiter.give_up();
+                waiter.over().await;
+            }
+            let mut holdings = client.turn().await;
+            for (node, held) in holdings.remove_files(is_gone) {
+                for lock in held.iter() {
+                    let held = (lock.owner, lock.range.clone());
+                    locks.release(node.inode(), LockFamily::Record, held).await;
+                }
+            }
+        }
+    }
+
     fn locks(&self) -> Result<&dyn Locks, LockStatus> {
         self.volume.locks().ok_or(LockStatus::NoLocks)
     }
 
     /// The file of a lock that the caller may have: one that he may read or write.
     async fn lockable(&self, asked: &Asked, wanted: &Wanted) -> Result<Node, LockStatus> {
-        let found = self.nodes.find(&asked.by, &wanted.place.file).await;
+        let found = self.find(asked, &wanted.place.file).await;
         let node = found.map_err(lock_status)?;
         let access = [AccessMask::READ, AccessMask::WRITE, AccessMask::EXECUTE];
         let checked = asked.check_content(&node.attributes, &access);
@@ -159,14 +189,14 @@ impl Service {
     async fn lock(
         self: &Arc<Self>,
         asked: &Asked,
-        (host, wanted): (Host, &Wanted),
+        (Caller { host, monitored }, wanted): (Caller<'_>, &Wanted),
         asking: Asking,
     ) -> Result<(), LockStatus> {
         self.locks()?;
         if asking.reclaims != self.grace_period.is_on() {
             return Err(LockStatus::GracePeriod);
         }
-        if asking.reclaims && !self.monitored.held_before(host.address) {
+        if asking.reclaims && !self.before.contains(&host.address) {
             return Err(LockStatus::Denied);
         }
         let node = self.lockable(asked, wanted).await?;
@@ -179,7 +209,7 @@ impl Service {
         if let Some(()) = again.await? {
             return Ok(());
         }
-        let kept = self.monitored.add(host).await;
+        let kept = monitored.add(host).await;
         kept.map_err(|_| LockStatus::NoLocks)?;
         match asking.reclaims {
             true => self.reclaim(&client, wanted, node).await,

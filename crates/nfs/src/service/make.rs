@@ -157,7 +157,7 @@ impl Service {
         let made = self.make_name(asked, place, making, &mut change).await;
         if let Some(node) = status(out, made) {
             let attributes = node.attributes.clone();
-            let handle = self.nodes.handle_for_ever(node);
+            let handle = self.nodes.handle_for_ever(asked.export, node);
             out.option(Some(handle), |out, handle| out.opaque(&handle));
             post_operation(out, Some(&attributes), self.system);
         }

@@ -1,114 +1,110 @@
 //! The procedures of MOUNT.
 
-use std::{collections::VecDeque, net::IpAddr};
+use std::{net::IpAddr, sync::Arc};
 
 use bytes::Bytes;
-use penstock_base::FileName;
+use penstock_base::{FileName, Payload};
 use penstock_vfs::AccessMask;
 
 use super::{Asked, Service};
 use crate::{
+    client::Client,
     export::Rule,
-    limits::MOUNTS_MAX,
     nodes::Node,
     protocol::{
-        mount3::{MountStatus, Request},
+        mount3::{self, MountStatus, Request},
         nfs3::Status,
-        rpc::{AUTH_NONE, AUTH_SYS},
+        rpc::{AUTH_NONE, AUTH_SYS, Call, Credential, Refusal, Reply},
         xdr::Encoder,
     },
+    target::Target,
+    transport::Work,
 };
 
-/// What clients have mounted, as far as they said so and nobody forgot: for people, not for anything that counts.
-#[derive(Debug, Default)]
-pub(super) struct Mounted(VecDeque<(IpAddr, Bytes)>);
-
-impl Mounted {
-    fn add(&mut self, client: IpAddr, path: Bytes) {
-        self.remove(client, Some(&path));
-        self.0.push_back((client, path));
-        if self.0.len() > MOUNTS_MAX {
-            self.0.pop_front();
+impl Client {
+    pub(crate) fn mount(&self, mut call: Call) -> (Work, u64) {
+        let (xid, procedure) = (call.xid, call.procedure);
+        let versions = [mount3::OLD_VERSION, mount3::VERSION];
+        if !versions.contains(&call.version) {
+            return self.refuse(xid, Refusal::ProgramMismatch(versions));
         }
-    }
-
-    fn remove(&mut self, client: IpAddr, path: Option<&Bytes>) {
-        let is_gone =
-            |known: &(IpAddr, Bytes)| known.0 == client && path.is_none_or(|path| *path == known.1);
-        self.0.retain(|known| !is_gone(known));
+        let which = (call.version, procedure);
+        let request = match mount3::Request::decode(which, &mut call.arguments) {
+            None => return self.refuse(xid, Refusal::ProcedureUnavailable),
+            Some(Err(_)) => return self.refuse(xid, Refusal::GarbageArguments),
+            Some(Ok(request)) => request,
+        };
+        let mounting = Mounting {
+            target: Arc::clone(&self.target),
+            client: (self.address.ip(), self.address.port()),
+            credential: call.credential,
+        };
+        let answer = async move {
+            let mut out = Reply::begin(xid);
+            mounting.answer(request, &mut out).await;
+            Some(Reply::finished(out, Payload::new()))
+        };
+        (Work::Looks(Box::pin(answer)), 0)
     }
 }
 
-impl Service {
-    /// Answers a call; `asked` is nothing for a client whom no rule is for.
-    pub(super) async fn mounting(
-        &self,
-        asked: Option<Asked>,
-        (client, request): (IpAddr, Request),
-        out: &mut Encoder,
-    ) {
+/// A call of MOUNT on its way.
+struct Mounting {
+    target: Arc<Target>,
+    /// The address and the port that it came from.
+    client: (IpAddr, u16),
+    credential: Credential,
+}
+
+impl Mounting {
+    async fn answer(&self, request: Request, out: &mut Encoder) {
+        let (address, _) = self.client;
+        let mounted = &self.target.mounted;
         match request {
             Request::Null => {}
-            Request::Mount(path) => self.mount(asked, (client, path), out).await,
+            Request::Mount(path) => self.mount(path, out).await,
             Request::Dump => self.write_mounted(out),
-            Request::Unmount(path) => self.mounted.lock().remove(client, Some(&path)),
-            Request::UnmountAll => self.mounted.lock().remove(client, None),
+            Request::Unmount(path) => mounted.lock().remove(address, Some(&path)),
+            Request::UnmountAll => mounted.lock().remove(address, None),
             Request::Exports => self.write_exports(out),
         }
     }
 
-    async fn mount(
-        &self,
-        asked: Option<Asked>,
-        (client, path): (IpAddr, Bytes),
-        out: &mut Encoder,
-    ) {
-        let found = match &asked {
-            Some(asked) => self.find_path(asked, &path).await,
-            None => Err(MountStatus::Access),
-        };
-        let node = match found {
-            Ok(node) => node,
+    async fn mount(&self, path: Bytes, out: &mut Encoder) {
+        let (handle, flavors) = match self.find(&path).await {
+            Ok(found) => found,
             Err(status) => return out.u32(status as u32),
         };
-        self.mounted.lock().add(client, path);
+        self.target.mounted.lock().add(self.client.0, path);
         out.u32(MountStatus::Ok as u32);
-        out.opaque(&self.nodes.handle_for_ever(node));
-        let without_user = self
-            .export
-            .rule(client, 0)
-            .is_some_and(|rule| rule.without_user);
-        let flavors = [Some(AUTH_SYS), without_user.then_some(AUTH_NONE)];
-        let flavors: Vec<_> = flavors.into_iter().flatten().collect();
+        out.opaque(&handle);
         out.u32(flavors.len() as u32);
         flavors.into_iter().for_each(|flavor| out.u32(flavor));
     }
 
-    /// The directory that a path leads to: that of the export, or one below.
-    async fn find_path(&self, asked: &Asked, path: &Bytes) -> Result<Node, MountStatus> {
-        let mut wanted = components(path);
-        for component in components(self.export.path.as_bytes()) {
-            if wanted.next() != Some(component) {
-                return Err(MountStatus::NoEntry);
-            }
-        }
-        let mut node = self.nodes.root(&asked.by).await.map_err(mount_status)?;
-        for component in wanted {
-            let name = FileName::new(component).map_err(|error| mount_status(error.into()))?;
-            let searched = asked.check(&node.attributes, AccessMask::EXECUTE);
-            searched.map_err(mount_status)?;
-            let found = self
-                .look_up(asked, &node, &name)
-                .await
-                .map_err(mount_status)?;
-            node = found.ok_or(MountStatus::NoEntry)?;
-            node = node.directory().map_err(mount_status)?;
-        }
-        Ok(node)
+    /// The handle of the directory that a path leads to, that of an export or one below, and how a client may say there
+    /// who asks.
+    async fn find(&self, path: &Bytes) -> Result<(Vec<u8>, Vec<u32>), MountStatus> {
+        let exports = self.target.exports();
+        let (address, port) = self.client;
+        let Some((exported, below)) = exports.at_path(path) else {
+            return Err(match exports.know(address) {
+                true => MountStatus::NoEntry,
+                false => MountStatus::Access,
+            });
+        };
+        let rule = exported.export.rule(address, port);
+        let rule = rule.ok_or(MountStatus::Access)?;
+        let asked = Asked::by(&self.credential, (exported.id, rule));
+        let asked = asked.ok_or(MountStatus::Access)?;
+        let service = &exported.service;
+        let node = service.find_below(&asked, &below).await?;
+        let handle = service.nodes.handle_for_ever(asked.export, node);
+        Ok((handle.to_vec(), flavors(rule)))
     }
 
     fn write_mounted(&self, out: &mut Encoder) {
-        for (client, path) in &self.mounted.lock().0 {
+        for (client, path) in self.target.mounted.lock().iter() {
             out.bool(true);
             out.opaque(client.to_string().as_bytes());
             out.opaque(path);
@@ -116,28 +112,46 @@ impl Service {
         out.bool(false);
     }
 
-    /// The export with the clients that it is for; nobody in particular where it is for all.
+    /// Each export with the clients that it is for; nobody in particular where it is for all.
     fn write_exports(&self, out: &mut Encoder) {
-        let export = &self.export;
-        let is_for_all = export
-            .rules
-            .iter()
-            .any(|rule: &Rule| rule.clients.is_empty());
-        out.bool(true);
-        out.opaque(export.path.as_bytes());
-        let clients = export.rules.iter().flat_map(|rule| &rule.clients);
-        for client in clients.filter(|_| !is_for_all) {
+        for exported in self.target.exports().iter() {
+            let export = &exported.export;
+            let mut rules = export.rules.iter();
+            let is_for_all = rules.any(|rule: &Rule| rule.clients.is_empty());
             out.bool(true);
-            out.opaque(client.to_string().as_bytes());
+            out.opaque(export.path.as_bytes());
+            let clients = export.rules.iter().flat_map(|rule| &rule.clients);
+            for client in clients.filter(|_| !is_for_all) {
+                out.bool(true);
+                out.opaque(client.to_string().as_bytes());
+            }
+            out.bool(false);
         }
-        out.bool(false);
         out.bool(false);
     }
 }
 
-fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    path.split(|byte| *byte == b'/')
-        .filter(|component| !component.is_empty())
+fn flavors(rule: &Rule) -> Vec<u32> {
+    let authentication = rule.authentication;
+    let system = authentication.takes_users().then_some(AUTH_SYS);
+    let none = authentication.takes_nobody().then_some(AUTH_NONE);
+    system.into_iter().chain(none).collect()
+}
+
+impl Service {
+    /// The directory to which names lead from the root.
+    async fn find_below(&self, asked: &Asked, names: &[&[u8]]) -> Result<Node, MountStatus> {
+        let mut node = self.nodes.root(&asked.by).await.map_err(mount_status)?;
+        for name in names {
+            let name = FileName::new(name).map_err(|error| mount_status(error.into()))?;
+            let searched = asked.check(&node.attributes, AccessMask::EXECUTE);
+            searched.map_err(mount_status)?;
+            let found = self.look_up(asked, &node, &name).await;
+            node = found.map_err(mount_status)?.ok_or(MountStatus::NoEntry)?;
+            node = node.directory().map_err(mount_status)?;
+        }
+        Ok(node)
+    }
 }
 
 fn mount_status(status: Status) -> MountStatus {

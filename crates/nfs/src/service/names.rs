@@ -29,7 +29,7 @@ impl Service {
         let found = self.find_name(asked, place, &mut above).await;
         if let Some(node) = status(out, found) {
             let attributes = node.attributes.clone();
-            out.opaque(&self.nodes.handle_for_ever(node));
+            out.opaque(&self.nodes.handle_for_ever(asked.export, node));
             post_operation(out, Some(&attributes), self.system);
         }
         post_operation(out, above.as_ref(), self.system);
@@ -144,6 +144,7 @@ impl Service {
     ) -> Result<(), Status> {
         let above = self.directory(asked, &source.directory).await?;
         from.after = Some(above.attributes.clone());
+        asked.check_same_export(&target.directory)?;
         let below = self.directory(asked, &target.directory).await?;
         to.after = Some(below.attributes.clone());
         asked.may_change()?;
@@ -180,8 +181,9 @@ impl Service {
     ) {
         let (mut attributes, mut change) = (None, Change::UNTOLD);
         let linked = async {
-            let node = self.nodes.find(&asked.by, file).await?;
+            let node = self.find(asked, file).await?;
             attributes = Some(node.attributes.clone());
+            asked.check_same_export(&place.directory)?;
             let directory = self.directory(asked, &place.directory).await?;
             change.after = Some(directory.attributes.clone());
             asked.may_change()?;

@@ -12,9 +12,10 @@ use penstock_base::{Payload, clock, clock::Instant};
 use tokio::task::JoinSet;
 use tracing::{debug, info};
 
-use super::{Client, Service};
+use super::Service;
 use crate::{
     callbacks::Host,
+    client::Client,
     limits::{LOCK_DEADLINE, NOTICE_PAUSES},
     lockers::Locker,
     protocol::{
@@ -22,6 +23,7 @@ use crate::{
         nsm::{self, Request},
         rpc::{AuthStatus, Call, Refusal, Reply},
     },
+    target::Target,
     transport::Work,
 };
 
@@ -29,14 +31,14 @@ use crate::{
 const UNKNOWN_START: u32 = 0;
 
 /// The time in which clients reclaim their locks.
-#[derive(Debug)]
-pub(super) struct GracePeriod {
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GracePeriod {
     end: Option<Instant>,
 }
 
 impl GracePeriod {
     /// One that begins now, if it is of use.
-    pub(super) fn begin(length: Duration, is_needed: bool) -> Self {
+    pub(crate) fn begin(length: Duration, is_needed: bool) -> Self {
         let end = is_needed.then(|| clock::now() + length);
         Self { end }
     }
@@ -47,7 +49,7 @@ impl GracePeriod {
 }
 
 impl Client {
-    pub(super) fn status_monitor(&self, mut call: Call) -> (Work, u64) {
+    pub(crate) fn status_monitor(&self, mut call: Call) -> (Work, u64) {
         let xid = call.xid;
         if call.version != nsm::VERSION {
             return self.refuse(xid, Refusal::ProgramMismatch([nsm::VERSION; 2]));
@@ -57,17 +59,17 @@ impl Client {
             Some(Err(_)) => return self.refuse(xid, Refusal::GarbageArguments),
             Some(Ok(request)) => request,
         };
-        if request != Request::Null && self.rule().is_none() {
+        if request != Request::Null && self.target.exports().any_rule(self.place()).is_none() {
             return self.refuse(xid, Refusal::Denied(AuthStatus::BadCredential));
         }
-        let (service, address) = (Arc::clone(&self.service), self.host.address);
+        let (target, address) = (Arc::clone(&self.target), self.host.address);
         let mut out = Reply::begin(xid);
         match request {
             Request::Null => {}
-            Request::State => nsm::write_state(&mut out, service.monitored.state()),
+            Request::State => nsm::write_state(&mut out, target.monitored.state()),
             Request::Notify(name, state) => {
                 let answer = async move {
-                    let freed = tokio::spawn(service.client_started(address, name, state));
+                    let freed = tokio::spawn(target.client_started(address, name, state));
                     // Who hears nothing tells it again.
                     let freed = clock::deadline(LOCK_DEADLINE, freed).await;
                     freed.is_ok().then(|| Reply::finished(out, Payload::new()))
@@ -81,8 +83,8 @@ impl Client {
 
 impl Service {
     /// A client was started, and holds nothing of what it was given in another state.
-    async fn client_started(self: Arc<Self>, address: IpAddr, name: bytes::Bytes, state: u32) {
-        for client in self.lockers.of_machine(address, &name) {
+    async fn client_started(&self, (address, name): (IpAddr, &[u8]), state: u32) {
+        for client in self.lockers.of_machine(address, name) {
             match client.start().await {
                 Some(mut known) if *known != state => {
                     self.started_again(&client, address).await;
@@ -113,6 +115,15 @@ impl Service {
     async fn started_again(&self, client: &Locker, address: IpAddr) {
         info!(%address, "a client was started again: it holds no locks any more");
         self.free(client).await;
+    }
+}
+
+impl Target {
+    /// The same of all volumes.
+    async fn client_started(self: Arc<Self>, address: IpAddr, name: bytes::Bytes, state: u32) {
+        for service in &*self.services {
+            service.client_started((address, &name), state).await;
+        }
     }
 
     /// Tells clients that held locks that the server was started, all at once and each until it knows or is taken for

@@ -2,7 +2,7 @@
 
 use nfs3_client::RpcError;
 use nfs3_types::{mount::mountstat3, nfs3::*};
-use penstock_nfs::{Rule, Squash};
+use penstock_nfs::{Authentication, Rule, Squash};
 use penstock_vfs::Owner;
 
 use crate::support::*;
@@ -194,7 +194,7 @@ async fn requests_without_a_user_are_nobodys_or_refused() {
     let made = client.create(&made).await.unwrap();
     assert_eq!(status(&made), nfsstat3::NFS3ERR_ACCES);
     let strict = Rule {
-        without_user: false,
+        authentication: Authentication::System,
         ..open_to_all()
     };
     let target = Target::with_rule(strict).await;

@@ -14,6 +14,7 @@
 mod clients;
 mod connections;
 mod data;
+mod exports;
 mod listing;
 mod lock_calls;
 mod locks;

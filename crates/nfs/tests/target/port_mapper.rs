@@ -76,8 +76,8 @@ fn by_name(program: u32, version: u32, transport: &str) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn portmap_tells_the_port_of_each_program_and_zero_of_others() {
     let target = target().await;
-    let mapper = target.server.port_mapper().unwrap();
-    let ours = u32::from(target.server.address().port());
+    let mapper = target.port_mapper().unwrap();
+    let ours = u32::from(target.address().port());
     for wanted in [
         [NFS, 3, TCP],
         [MOUNT, 3, TCP],
@@ -97,8 +97,8 @@ async fn portmap_tells_the_port_of_each_program_and_zero_of_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rpcbind_tells_addresses_as_text() {
     let target = target().await;
-    let mapper = target.server.port_mapper().unwrap();
-    let [high, low] = target.server.address().port().to_be_bytes();
+    let mapper = target.port_mapper().unwrap();
+    let [high, low] = target.address().port().to_be_bytes();
     let mut expected = words_of(&[0]);
     opaque(format!("127.0.0.1.{high}.{low}").as_bytes(), &mut expected);
     for (version, procedure) in [(3, 3), (4, 3), (4, 9)] {
@@ -113,8 +113,8 @@ async fn rpcbind_tells_addresses_as_text() {
 #[tokio::test(flavor = "multi_thread")]
 async fn all_programs_are_listed_in_each_version() {
     let target = target().await;
-    let mapper = target.server.port_mapper().unwrap();
-    let ours = u32::from(target.server.address().port());
+    let mapper = target.port_mapper().unwrap();
+    let ours = u32::from(target.address().port());
     let list = over_tcp(mapper, &call((PORTMAP, 2, 4), &[])).await;
     let list: Vec<_> = list[5..list.len() - 1].chunks_exact(5).collect();
     assert!(list.contains(&&[1, NFS, 3, TCP, ours][..]));
@@ -133,7 +133,7 @@ async fn all_programs_are_listed_in_each_version() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_listens_everywhere_tells_the_address_that_its_client_reaches() {
     let target = Target::made(with_portmap("0.0.0.0:0"), Default::default()).await;
-    let port = target.server.port_mapper().unwrap().port();
+    let port = target.port_mapper().unwrap().port();
     let mapper = SocketAddr::from(([127, 0, 0, 1], port));
     let [high, low] = port.to_be_bytes();
     let mut expected = words_of(&[0]);
@@ -147,7 +147,7 @@ async fn a_target_that_listens_everywhere_tells_the_address_that_its_client_reac
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_registered_and_nothing_passed_on() {
     let target = target().await;
-    let mapper = target.server.port_mapper().unwrap();
+    let mapper = target.port_mapper().unwrap();
     let arguments = words_of(&[NFS, 4, TCP, 2049]);
     for procedure in [1, 2] {
         let answer = over_tcp(mapper, &call((PORTMAP, 2, procedure), &arguments)).await;
@@ -169,7 +169,7 @@ async fn nothing_is_registered_and_nothing_passed_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn datagrams_carry_mount_but_no_files_and_no_locks() {
     let target = target().await;
-    let place = target.server.address();
+    let place = target.address();
     let exports = over_udp(place, &call((MOUNT, 1, 5), &[])).await;
     assert_eq!(
         words(&exports)[1..],
@@ -194,13 +194,13 @@ async fn a_client_without_a_rule_is_not_answered() {
     };
     let target = Target::made(making, Default::default()).await;
     let asked = call((PORTMAP, 2, 4), &[]);
-    let mapper = target.server.port_mapper().unwrap();
+    let mapper = target.port_mapper().unwrap();
     let mut refused = RawClient(TcpStream::connect(mapper).await.unwrap());
     refused.send(&record(&asked)).await;
     assert!(refused.receive().await.is_none());
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let known = UdpSocket::bind("127.0.0.2:0").await.unwrap();
-    for place in [mapper, target.server.address()] {
+    for place in [mapper, target.address()] {
         socket.send_to(&asked, place).await.unwrap();
         // Datagrams of one socket are answered in their order, and of this one there is an answer.
         known.send_to(&asked, place).await.unwrap();
@@ -213,7 +213,7 @@ async fn a_client_without_a_rule_is_not_answered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn datagrams_that_are_no_calls_or_too_long_are_not_answered() {
     let target = target().await;
-    let mapper = target.server.port_mapper().unwrap();
+    let mapper = target.port_mapper().unwrap();
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let mut long = call((PORTMAP, 2, 0), &[]);
     long.resize(9000, 0);
@@ -265,7 +265,7 @@ async fn rpcinfo_lists_and_calls_the_programs() {
     let Some(target) = target_at_the_port_of_portmap("127.0.111.1").await else {
         return;
     };
-    let port = target.server.address().port().to_string();
+    let port = target.address().port().to_string();
     let Some(list) = printed("rpcinfo", &["-p", "127.0.111.1"]).await else {
         return;
     };

@@ -69,7 +69,7 @@ fn stranger() -> Asked {
 async fn a_client_that_was_started_again_holds_nothing() {
     for name in [&b"client"[..], b"client.example.org", b"10.0.0.1"] {
         let (target, file, mut client) = locked().await;
-        notify(target.server.address(), name, 3).await;
+        notify(target.address(), name, 3).await;
         assert_eq!(client.lock(&file, &stranger()).await, GRANTED);
     }
 }
@@ -77,7 +77,7 @@ async fn a_client_that_was_started_again_holds_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_tells_the_same_start_again_keeps_what_it_got_since() {
     let (target, file, mut client) = locked().await;
-    let place = target.server.address();
+    let place = target.address();
     notify(place, b"client", 1).await;
     assert_eq!(client.lock(&file, &stranger()).await, DENIED, "no news");
     notify(place, b"client", 3).await;
@@ -103,7 +103,7 @@ async fn a_client_that_asks_for_a_lock_before_it_tells_of_its_start_holds_nothin
         ..stranger()
     };
     assert_eq!(client.lock(&file, &rest).await, GRANTED);
-    notify(target.server.address(), b"client", 3).await;
+    notify(target.address(), b"client", 3).await;
     let first = Asked {
         range: (0, 10),
         ..stranger()
@@ -125,8 +125,8 @@ async fn another_machine_at_the_same_address_keeps_its_locks() {
         ..neighbour
     };
     assert_eq!(client.lock(&file, &first).await, GRANTED);
-    notify(target.server.address(), b"somebody", 3).await;
-    notify(target.server.address(), b"neighbour", 3).await;
+    notify(target.address(), b"somebody", 3).await;
+    notify(target.address(), b"neighbour", 3).await;
     assert_eq!(client.lock(&file, &of(1, (0, 10))).await, GRANTED);
     let rest = Asked {
         range: (10, 0),

@@ -61,7 +61,7 @@ async fn who_waits_is_called_at_its_own_address_when_it_has_the_lock() {
     let (target, file, mut holder) = locked(&machine).await;
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.5:0".parse().unwrap()).unwrap();
-    let stream = socket.connect(target.server.address()).await.unwrap();
+    let stream = socket.connect(target.address()).await.unwrap();
     let mut waiter = LockClient::over(stream, 0);
     let wanted = waiting(2, (5, 10));
     assert_eq!(waiter.lock(&file, &wanted).await, BLOCKED);

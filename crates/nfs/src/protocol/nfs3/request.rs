@@ -149,6 +149,35 @@ pub enum Request {
 }
 
 impl Request {
+    /// The handle of the first file that it is about; nothing for NULL, which is about none.
+    pub(crate) fn file(&self) -> Option<&Bytes> {
+        Some(match self {
+            Self::Null => return None,
+            Self::GetAttributes { file }
+            | Self::SetAttributes { file, .. }
+            | Self::Access { file, .. }
+            | Self::ReadLink { file }
+            | Self::Read { file, .. }
+            | Self::Write { file, .. }
+            | Self::Link { file, .. }
+            | Self::Statistics { file }
+            | Self::Facts { file }
+            | Self::PathFacts { file }
+            | Self::Commit { file, .. } => file,
+            Self::Lookup(place)
+            | Self::Create(place, _)
+            | Self::MakeDirectory(place, _)
+            | Self::MakeSymlink { place, .. }
+            | Self::MakeNode(place, _)
+            | Self::Remove(place)
+            | Self::RemoveDirectory(place)
+            | Self::Rename { source: place, .. } => &place.directory,
+            Self::ReadDirectory { directory, .. } | Self::ReadDirectoryPlus { directory, .. } => {
+                directory
+            }
+        })
+    }
+
     /// Reads the arguments of a procedure, of which the bytes of a WRITE may have been received apart. Nothing where
     /// there is no such procedure.
     pub fn decode(

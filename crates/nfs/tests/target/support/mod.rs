@@ -16,7 +16,8 @@ use nfs3_types::{
 };
 use penstock_base::{BufferPool, MemoryBudget, metrics::Registry};
 use penstock_nfs::{
-    Export, ExportId, HandleKey, NfsServer, NfsSettings, Rule, Squash, StartError, TargetType,
+    Export, HandleKey, NfsServer, NfsSettings, Rule, ServedVolume, Squash, StartError,
+    TargetSettings, TargetStatus, TargetType,
 };
 use tokio::net::TcpStream;
 
@@ -28,6 +29,20 @@ pub type Client = Nfs3Client<TokioIo<TcpStream>>;
 
 /// A file system that is told apart from others by this.
 const NAME: &str = "the file system of the tests";
+
+/// What exports call the volume and the target.
+const VOLUME: &str = "volume";
+const TARGET: &str = "target";
+
+/// An export of the only volume at the only target.
+pub fn export(path: &str, rules: Vec<Rule>) -> Export {
+    Export {
+        path: path.to_owned(),
+        volume: VOLUME.to_owned(),
+        targets: vec![TARGET.to_owned()],
+        rules,
+    }
+}
 
 /// A mount target.
 pub struct Target {
@@ -129,23 +144,31 @@ impl Target {
         volume: Arc<Shaped>,
         directory: Arc<tempfile::TempDir>,
     ) -> Result<Self, StartError> {
-        let settings = NfsSettings {
-            export: Export {
-                path: making.path.to_owned(),
-                rules: vec![making.rule],
-            },
-            export_id: ExportId::of(making.name),
-            key: HandleKey::kept_in(&directory.path().join("key")).unwrap(),
-            target_type: making.target_type,
+        let registry = Registry::new();
+        let served = ServedVolume {
+            name: VOLUME.to_owned(),
+            identity: making.name.to_owned(),
+            volume: Arc::clone(&volume) as _,
+            registry: Arc::clone(&registry),
+        };
+        let target = TargetSettings {
+            name: TARGET.to_owned(),
+            address: making.address,
             portmap: making.portmap,
-            port_mappers_of_clients: making.port_mappers_of_clients,
+            target_type: making.target_type,
             lockers: directory.path().join("lockers"),
+            registry: Arc::clone(&registry),
+        };
+        let settings = NfsSettings {
+            volumes: vec![served],
+            targets: vec![target],
+            exports: vec![export(making.path, vec![making.rule])],
+            key: HandleKey::kept_in(&directory.path().join("key")).unwrap(),
+            port_mappers_of_clients: making.port_mappers_of_clients,
             grace_period: making.grace_period,
         };
         let pool = BufferPool::new(MemoryBudget::new(making.memory));
-        let registry = Registry::new();
-        let memory = (pool, &*registry);
-        let server = NfsServer::start(Arc::clone(&volume) as _, making.address, settings, memory);
+        let server = NfsServer::start(settings, pool);
         Ok(Self {
             server: server.await?,
             volume,
@@ -154,13 +177,28 @@ impl Target {
         })
     }
 
+    /// The only target of the server.
+    fn status(&self) -> TargetStatus {
+        self.server.status().remove(0)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.status().address
+    }
+
+    /// Where it tells its ports.
+    pub fn port_mapper(&self) -> Option<SocketAddr> {
+        self.status().port_mapper
+    }
+
     /// Where it keeps what outlives it.
     pub fn directory(&self) -> &std::path::Path {
         self.directory.path()
     }
 
     pub async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.server.address()).await.unwrap()
+        TcpStream::connect(self.address()).await.unwrap()
     }
 
     /// A client whose user is root.

@@ -1,0 +1,694 @@
+//! Mount targets and exports in a TOML file.
+//!
+//! ```toml
+//! [target.lan]
+//! listen = "10.0.0.5:2049"
+//! portmap = "10.0.0.5:111"
+//! type = "hpmt-20"
+//!
+//! [[export]]
+//! path = "/home"
+//! volume = "home"
+//! targets = ["lan"]               # may be left out where there is one
+//!
+//! [[export.rule]]                 # in their order; the first that is for a client counts
+//! source = "10.0.0.7"
+//! access = "read-only"
+//! identity-squash = "all"
+//! ```
+//!
+//! The keys of a rule are those of the export options of OCI File Storage. An export without a rule is for everybody, as
+//! one of the command line without `--clients`.
+
+use std::{collections::HashSet, net::SocketAddr};
+
+use penstock_nfs::{Authentication, Export, Network, Rule, Squash, TargetType};
+use toml::{Spanned, de::DeValue};
+
+use super::{ConfigFile, Key, Reader, TARGET, line_at, text_of};
+use crate::options::{OptionSpec, Value, table};
+
+/// The type of a mount target.
+const TYPE: &str = "type";
+/// Bytes in the longest path of an export: longer ones no client can mount.
+const PATH_MAX: usize = 1024;
+/// What a fault in a section is told with.
+const SEE: &str = "docs/operations.md shows such a section";
+
+/// What a file says of one mount target.
+#[derive(Debug)]
+pub(crate) struct TargetSection {
+    pub name: String,
+    /// Where clients find it.
+    pub listen: SocketAddr,
+    pub portmap: Option<SocketAddr>,
+    pub target_type: TargetType,
+    line: usize,
+}
+
+/// What a file says of one export.
+#[derive(Debug)]
+pub(crate) struct ExportSection {
+    pub export: Export,
+    line: usize,
+}
+
+impl Reader<'_> {
+    pub(super) fn target(
+        &mut self,
+        name: &Key<'_>,
+        section: &DeValue<'_>,
+    ) -> Option<TargetSection> {
+        let section = self.section((TARGET, name), section)?;
+        let (mut listen, mut portmap, mut target_type) = (None, None, TargetType::default());
+        for (key, value) in section {
+            let value = value.get_ref();
+            match key.get_ref().as_ref() {
+                "listen" => listen = self.address(&table::LISTEN, key, value),
+                "portmap" => portmap = self.address(&table::PORTMAP, key, value),
+                TYPE => {
+                    if let Some(Value::Choice(word)) = self.value(&table::TARGET_TYPE, key, value) {
+                        target_type = word.parse().unwrap_or_default();
+                    }
+                }
+                other => {
+                    let known = "it has `listen`, `portmap` and `type`";
+                    let cause = format!("`{other}` is no key of a mount target");
+                    self.fault(self.line(key), &cause, known);
+                }
+            }
+        }
+        let name_text = name.get_ref();
+        if !section.keys().any(|key| key.get_ref() == "listen") {
+            let cause = format!("[target.{name_text}] has no address to listen on");
+            let remedy = "give it one, such as listen = \"10.0.0.5:2049\"";
+            self.fault(self.line(name), &cause, remedy);
+        }
+        Some(TargetSection {
+            name: name_text.to_string(),
+            listen: listen.unwrap_or_else(nowhere),
+            portmap,
+            target_type,
+            line: self.line(name),
+        })
+    }
+
+    fn value(
+        &mut self,
+        spec: &'static OptionSpec,
+        key: &Key<'_>,
+        value: &DeValue<'_>,
+    ) -> Option<Value> {
+        let read = self.given(spec, key, value).and_then(|given| given.read());
+        self.understood(self.line(key), read)
+    }
+
+    fn address(
+        &mut self,
+        spec: &'static OptionSpec,
+        key: &Key<'_>,
+        value: &DeValue<'_>,
+    ) -> Option<SocketAddr> {
+        match self.value(spec, key, value)? {
+            Value::Address(address) => Some(address),
+            _ => None,
+        }
+    }
+
+    pub(super) fn exports(&mut self, key: &Key<'_>, value: &DeValue<'_>) -> Vec<ExportSection> {
+        let DeValue::Array(sections) = value else {
+            self.fault(self.line(key), "exports are a list", "write [[export]]");
+            return Vec::new();
+        };
+        let sections: Vec<_> = sections.iter().collect();
+        sections
+            .into_iter()
+            .filter_map(|section| self.export(section))
+            .collect()
+    }
+
+    fn export(&mut self, section: &Spanned<DeValue<'_>>) -> Option<ExportSection> {
+        let line = line_at(self.text, section.span().start);
+        let DeValue::Table(keys) = section.get_ref() else {
+            self.fault(line, "an export is a section", "write [[export]]");
+            return None;
+        };
+        let mut export = Export {
+            path: String::new(),
+            volume: String::new(),
+            targets: Vec::new(),
+            rules: Vec::new(),
+        };
+        for (key, value) in keys {
+            let value = value.get_ref();
+            match key.get_ref().as_ref() {
+                "path" => export.path = self.text(key, value).unwrap_or_default(),
+                "volume" => export.volume = self.text(key, value).unwrap_or_default(),
+                "targets" => export.targets = self.texts(key, value),
+                "rule" => export.rules = self.rules(key, value),
+                other => {
+                    let known = "it has `path`, `volume`, `targets` and [[export.rule]]";
+                    let cause = format!("`{other}` is no key of an export");
+                    self.fault(self.line(key), &cause, known);
+                }
+            }
+        }
+        for name in ["path", "volume"] {
+            if !keys.keys().any(|key| key.get_ref() == name) {
+                self.fault(line, &format!("the export has no `{name}`"), SEE);
+            }
+        }
+        // Without one it is for everybody; none that could be read is for nobody.
+        if !keys.keys().any(|key| key.get_ref() == "rule") {
+            export.rules.push(Rule::default());
+        }
+        Some(ExportSection { export, line })
+    }
+
+    fn rules(&mut self, key: &Key<'_>, value: &DeValue<'_>) -> Vec<Rule> {
+        let DeValue::Array(rules) = value else {
+            self.fault(self.line(key), "rules are a list", "write [[export.rule]]");
+            return Vec::new();
+        };
+        if rules.is_empty() {
+            let remedy = "write [[export.rule]] for those who may mount it";
+            self.fault(
+                self.line(key),
+                "an empty list of rules is for nobody",
+                remedy,
+            );
+        }
+        let rules: Vec<_> = rules.iter().collect();
+        rules
+            .into_iter()
+            .filter_map(|rule| self.rule(rule))
+            .collect()
+    }
+
+    fn rule(&mut self, rule: &Spanned<DeValue<'_>>) -> Option<Rule> {
+        let line = line_at(self.text, rule.span().start);
+        let DeValue::Table(keys) = rule.get_ref() else {
+            self.fault(line, "a rule is a section", "write [[export.rule]]");
+            return None;
+        };
+        let mut made = Rule::default();
+        for (key, value) in keys {
+            self.rule_key(&mut made, key, value.get_ref());
+        }
+        Some(made)
+    }
+
+    fn rule_key(&mut self, rule: &mut Rule, key: &Key<'_>, value: &DeValue<'_>) {
+        match key.get_ref().as_ref() {
+            "source" => rule.clients = self.networks(key, value),
+            "access" => {
+                let words = [("read-only", true), ("read-write", false)];
+                rule.read_only = self.word(key, value, &words).unwrap_or(true);
+            }
+            "identity-squash" => {
+                let words = [
+                    ("none", Squash::None),
+                    ("root", Squash::Root),
+                    ("all", Squash::All),
+                ];
+                rule.squash = self.word(key, value, &words).unwrap_or(Squash::All);
+            }
+            "anonymous-uid" => {
+                let id = self.id(&table::ANONYMOUS_UID, key, value);
+                rule.anonymous.uid = id.unwrap_or(penstock_nfs::NOBODY);
+            }
+            "anonymous-gid" => {
+                let id = self.id(&table::ANONYMOUS_GID, key, value);
+                rule.anonymous.gid = id.unwrap_or(penstock_nfs::NOBODY);
+            }
+            "require-privileged-source-port" => {
+                let flag = self.value(&table::PRIVILEGED_PORT, key, value);
+                rule.privileged_port = matches!(flag, Some(Value::Flag(true)));
+            }
+            "allowed-auth" => rule.authentication = self.authentication(key, value),
+            other => {
+                let known = "it has `source`, `access`, `identity-squash`, `anonymous-uid`, `anonymous-gid`, \
+                             `require-privileged-source-port` and `allowed-auth`";
+                let cause = format!("`{other}` is no key of a rule");
+                self.fault(self.line(key), &cause, known);
+            }
+        }
+    }
+
+    fn networks(&mut self, key: &Key<'_>, value: &DeValue<'_>) -> Vec<Network> {
+        let mut networks = Vec::new();
+        for text in self.texts(key, value) {
+            match text.parse() {
+                Ok(network) => networks.push(network),
+                Err(error) => {
+                    let cause = format!("`source`: {error}");
+                    let remedy = "write an address, or a network with the number of its bits";
+                    self.fault(self.line(key), &cause, remedy);
+                }
+            }
+        }
+        networks
+    }
+
+    fn id(&mut self, spec: &'static OptionSpec, key: &Key<'_>, value: &DeValue<'_>) -> Option<u32> {
+        match self.value(spec, key, value)? {
+            Value::Count(id) => u32::try_from(id).ok(),
+            _ => None,
+        }
+    }
+
+    fn authentication(&mut self, key: &Key<'_>, value: &DeValue<'_>) -> Authentication {
+        let given = self.texts(key, value);
+        let has = |word: &str| given.iter().any(|given| given.eq_ignore_ascii_case(word));
+        let is_known = |given: &String| ["sys", "none"].contains(&&*given.to_ascii_lowercase());
+        if let Some(other) = given.iter().find(|given| !is_known(given)) {
+            let cause = format!("`allowed-auth` cannot be `{other}`");
+            self.fault(
+                self.line(key),
+                &cause,
+                "it must be a list of `sys` and `none`",
+            );
+        }
+        match (has("sys"), has("none")) {
+            (true, true) => Authentication::Both,
+            (false, true) => Authentication::None,
+            _ => Authentication::System,
+        }
+    }
+
+    /// What one of some words means, however it is written: as `READ_ONLY` or as `read-only`.
+    fn word<T: Copy>(
+        &mut self,
+        key: &Key<'_>,
+        value: &DeValue<'_>,
+        words: &[(&str, T)],
+    ) -> Option<T> {
+        let given = self.text(key, value)?;
+        let written = given.to_ascii_lowercase().replace('_', "-");
+        let found = words.iter().find(|(word, _)| *word == written);
+        if found.is_none() {
+            let cause = format!("`{}` cannot be `{given}`", key.get_ref());
+            let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+            self.fault(
+                self.line(key),
+                &cause,
+                format!("it must be {}", words.join(" or ")),
+            );
+        }
+        found.map(|(_, meaning)| *meaning)
+    }
+
+    fn text(&mut self, key: &Key<'_>, value: &DeValue<'_>) -> Option<String> {
+        let text = text_of(value);
+        if text.is_none() {
+            let cause = format!("`{}` must be one value", key.get_ref());
+            self.fault(self.line(key), &cause, SEE);
+        }
+        text
+    }
+
+    /// One text, or a list of them, of which there is at least one.
+    fn texts(&mut self, key: &Key<'_>, value: &DeValue<'_>) -> Vec<String> {
+        let texts: Option<Vec<_>> = match value {
+            DeValue::Array(values) => values
+                .iter()
+                .map(|value| text_of(value.get_ref()))
+                .collect(),
+            other => text_of(other).map(|text| vec![text]),
+        };
+        let texts = texts.unwrap_or_default();
+        if texts.is_empty() {
+            let cause = format!("`{}` must be a text, or a list of some", key.get_ref());
+            self.fault(self.line(key), &cause, SEE);
+        }
+        texts
+    }
+}
+
+/// Stands for an address that could not be read.
+fn nowhere() -> SocketAddr {
+    SocketAddr::from(([0, 0, 0, 0], 0))
+}
+
+/// Finds the faults between sections, and completes what may be left out.
+pub(super) fn check(reader: &mut Reader<'_>, file: &mut ConfigFile) {
+    let only = match &file.targets[..] {
+        [only] => Some(only.name.clone()),
+        _ => None,
+    };
+    for section in &mut file.exports {
+        if section.export.targets.is_empty() {
+            section.export.targets.extend(only.clone());
+        }
+    }
+    if file.has_exports() {
+        check_addresses(reader, &file.targets);
+        check_names(reader, file);
+        check_paths(reader, file);
+    }
+}
+
+/// No two may listen where one does.
+fn check_addresses(reader: &mut Reader<'_>, targets: &[TargetSection]) {
+    let mut taken: Vec<(&str, SocketAddr)> = Vec::new();
+    for target in targets {
+        let addresses = [Some(target.listen), target.portmap];
+        let addresses = addresses.into_iter().flatten();
+        for address in addresses.filter(|address| address.port() != 0) {
+            if let Some((other, at)) = taken
+                .iter()
+                .find(|(_, taken)| is_same_place(*taken, address))
+            {
+                let cause = format!(
+                    "[target.{}] listens on `{address}`, which is `{at}` of [target.{other}]",
+                    target.name
+                );
+                reader.fault(target.line, &cause, "give it another address or port");
+            }
+            taken.push((&target.name, address));
+        }
+    }
+}
+
+fn is_same_place(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_all = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && (is_all || one.ip() == other.ip())
+}
+
+/// Exports are of volumes and targets that are there, and no target is without one.
+fn check_names(reader: &mut Reader<'_>, file: &ConfigFile) {
+    let volumes: HashSet<_> = file.volumes.iter().map(|volume| &*volume.name).collect();
+    let targets: HashSet<_> = file.targets.iter().map(|target| &*target.name).collect();
+    for ExportSection { export, line } in &file.exports {
+        let path = &export.path;
+        if !export.volume.is_empty() && !volumes.contains(&*export.volume) {
+            let cause = format!("`{path}` exports the volume `{}`", export.volume);
+            let remedy = format!("write [volume.{}], or correct the name", export.volume);
+            reader.fault(*line, &format!("{cause}, which is not there"), remedy);
+        }
+        for target in export
+            .targets
+            .iter()
+            .filter(|name| !targets.contains(&***name))
+        {
+            let cause = format!("`{path}` is for the target `{target}`, which is not there");
+            let remedy = format!("write [target.{target}], or correct the name");
+            reader.fault(*line, &cause, remedy);
+        }
+        if export.targets.is_empty() {
+            let cause = format!("`{path}` does not say at which targets it is");
+            reader.fault(*line, &cause, "name them, such as targets = [\"lan\"]");
+        }
+    }
+    for target in &file.targets {
+        let mut exports = file.exports.iter();
+        if !exports.any(|section| section.export.targets.contains(&target.name)) {
+            let cause = format!("[target.{}] exports nothing", target.name);
+            let remedy = "name it in the `targets` of an [[export]], or remove it";
+            reader.fault(target.line, &cause, remedy);
+        }
+    }
+}
+
+/// Paths can be mounted, and none leads to two exports of one target.
+fn check_paths(reader: &mut Reader<'_>, file: &ConfigFile) {
+    let mut taken = HashSet::new();
+    for ExportSection { export, line } in &file.exports {
+        let path = &export.path;
+        let names: Vec<_> = path.split('/').filter(|name| !name.is_empty()).collect();
+        let has_dots = names.iter().any(|name| [".", ".."].contains(name));
+        if !path.is_empty() && (!path.starts_with('/') || has_dots || path.len() > PATH_MAX) {
+            let cause = format!("`{path}` is no path that can be mounted");
+            let remedy =
+                "write one that begins with `/`, without `.` and `..`, of at most 1024 bytes";
+            reader.fault(*line, &cause, remedy);
+        }
+        for target in export.targets.iter().collect::<HashSet<_>>() {
+            if !taken.insert((names.clone(), target)) {
+                let cause = format!("`{path}` is exported twice at the target `{target}`");
+                reader.fault(*line, &cause, "give one of them another path");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::options::config_file::parse;
+
+    const HEAD: &str = "[volume.home]\nsource = \"file:///srv/home\"\n\
+                        [target.a]\nlisten = \"127.0.0.1:1001\"\n";
+    const EXPORT: &str = "[[export]]\npath = \"/home\"\nvolume = \"home\"\n";
+
+    fn faults(text: &str) -> Vec<String> {
+        let (_, faults) = parse(Path::new("/p"), text);
+        faults.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn sections_become_targets_and_exports_with_rules_in_their_order() {
+        let text = "
+            [volume.home]
+            source = \"file:///srv/home\"
+            [target.a]
+            listen = \"127.0.0.1:1001\"
+            type = \"HPMT-20\"
+            [target.b]
+            listen = \"127.0.0.1:1002\"
+            portmap = \"127.0.0.1:111\"
+            [[export]]
+            path = \"/home\"
+            volume = \"home\"
+            targets = [\"a\", \"b\"]
+            [[export.rule]]
+            source = [\"10.0.0.0/8\", \"fd00::1\"]
+            access = \"READ_ONLY\"
+            identity-squash = \"ALL\"
+            anonymous-uid = 7
+            anonymous-gid = 8
+            require-privileged-source-port = true
+            allowed-auth = [\"SYS\"]
+            [[export.rule]]
+            [[export]]
+            path = \"/all\"
+            volume = \"home\"
+            targets = \"b\"
+        ";
+        let (file, faults) = parse(Path::new("/p"), text);
+        assert_eq!(faults, []);
+        let targets: Vec<_> = file
+            .targets
+            .iter()
+            .map(|target| (&*target.name, target.listen.port(), target.target_type))
+            .collect();
+        let expected = [
+            ("a", 1001, TargetType::Hpmt20),
+            ("b", 1002, TargetType::Unlimited),
+        ];
+        assert_eq!(targets, expected);
+        assert_eq!(file.targets[1].portmap, "127.0.0.1:111".parse().ok());
+        let first = Rule {
+            clients: vec!["10.0.0.0/8".parse().unwrap(), "fd00::1".parse().unwrap()],
+            read_only: true,
+            squash: Squash::All,
+            anonymous: penstock_vfs::Owner { uid: 7, gid: 8 },
+            privileged_port: true,
+            authentication: Authentication::System,
+        };
+        let home = &file.exports[0].export;
+        assert_eq!((&*home.path, &*home.volume), ("/home", "home"));
+        assert_eq!(home.targets, ["a", "b"]);
+        assert_eq!(home.rules, [first, Rule::default()]);
+        let all = &file.exports[1].export;
+        assert_eq!(all.targets, ["b"]);
+        assert_eq!(all.rules, [Rule::default()], "for everybody");
+    }
+
+    #[test]
+    fn the_only_target_need_not_be_named() {
+        let (file, faults) = parse(Path::new("/p"), &format!("{HEAD}{EXPORT}"));
+        assert_eq!(faults, []);
+        assert_eq!(file.exports[0].export.targets, ["a"]);
+    }
+
+    /// Each fault is told, with a remedy.
+    fn check_faults(text: impl Fn(&str) -> String, cases: &[(&str, &str)]) {
+        for (part, message) in cases {
+            let found = faults(&text(part));
+            let told = found.iter().find(|fault| fault.contains(message));
+            assert!(
+                told.is_some_and(|fault| fault.contains("; ")),
+                "{part}\n{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_fault_is_told_with_its_line_and_a_remedy() {
+        let rule = |text: &str| format!("{HEAD}{EXPORT}[[export.rule]]\n{text}\n");
+        check_faults(
+            rule,
+            &[
+                (
+                    "sorce = \"10.0.0.1\"",
+                    "/p:9: `sorce` is no key of a rule; it has `source`",
+                ),
+                (
+                    "source = \"10.0.0.0/33\"",
+                    "/p:9: `source`: `10.0.0.0/33` is neither an address",
+                ),
+                (
+                    "source = []",
+                    "/p:9: `source` must be a text, or a list of some; ",
+                ),
+                (
+                    "access = \"rw\"",
+                    "/p:9: `access` cannot be `rw`; it must be read-only or read-write",
+                ),
+                (
+                    "identity-squash = \"some\"",
+                    "/p:9: `identity-squash` cannot be `some`; ",
+                ),
+                (
+                    "anonymous-uid = -1",
+                    "`anonymous-uid` cannot be `-1` (from /p:9); it must be",
+                ),
+                (
+                    "allowed-auth = [\"krb5\"]",
+                    "/p:9: `allowed-auth` cannot be `krb5`; it must be a list",
+                ),
+                (
+                    "require-privileged-source-port = 7",
+                    "`require-privileged-source-port` cannot be `7` (from /p:9)",
+                ),
+            ],
+        );
+        let export = |text: &str| format!("{HEAD}{EXPORT}{text}\n");
+        check_faults(
+            export,
+            &[
+                ("rule = []", "/p:8: an empty list of rules is for nobody; "),
+                (
+                    "name = \"x\"",
+                    "/p:8: `name` is no key of an export; it has `path`",
+                ),
+                (
+                    "targets = [\"c\"]",
+                    "/p:5: `/home` is for the target `c`, which is not there; ",
+                ),
+                ("targets = [\"c\"]", "/p:3: [target.a] exports nothing; "),
+            ],
+        );
+        check_faults(
+            str::to_owned,
+            &[(
+                "[export]\npath = \"/\"",
+                "/p:1: exports are a list; write [[export]]",
+            )],
+        );
+    }
+
+    #[test]
+    fn exports_of_what_is_not_there_or_that_overlap_are_faults() {
+        let other = |text: &str| format!("{HEAD}{EXPORT}[[export]]\n{text}\n");
+        check_faults(
+            other,
+            &[
+                ("volume = \"home\"", "/p:8: the export has no `path`; "),
+                ("path = \"/a\"", "/p:8: the export has no `volume`; "),
+                (
+                    "path = \"/a\"\nvolume = \"hme\"",
+                    "/p:8: `/a` exports the volume `hme`, which is not there",
+                ),
+                (
+                    "path = \"//home/\"\nvolume = \"home\"",
+                    "/p:8: `//home/` is exported twice at the target `a`",
+                ),
+                (
+                    "path = \"a\"\nvolume = \"home\"",
+                    "/p:8: `a` is no path that can be mounted; ",
+                ),
+                (
+                    "path = \"/a/../b\"\nvolume = \"home\"",
+                    "/p:8: `/a/../b` is no path that can be mounted; ",
+                ),
+            ],
+        );
+        let (_, faults) = parse(
+            Path::new("/p"),
+            &other("path = \"/home/below\"\nvolume = \"home\""),
+        );
+        assert_eq!(faults, [], "below another one");
+    }
+
+    #[test]
+    fn targets_without_an_address_of_their_own_are_faults() {
+        let target =
+            |text: &str| format!("{HEAD}{EXPORT}targets = [\"a\", \"b\"]\n[target.b]\n{text}\n");
+        let free = "listen = \"127.0.0.1:1\"\n";
+        let with = |text: &str| target(&format!("{free}{text}"));
+        let same =
+            "/p:9: [target.b] listens on `127.0.0.1:1001`, which is `127.0.0.1:1001` of [target.a]";
+        check_faults(
+            target,
+            &[
+                ("", "/p:9: [target.b] has no address to listen on; "),
+                ("listen = \"127.0.0.1:1001\"", same),
+                (
+                    "listen = \"0.0.0.0:1001\"",
+                    "/p:9: [target.b] listens on `0.0.0.0:1001`, which is",
+                ),
+                (
+                    "listen = \"localhost:1\"",
+                    "`listen` cannot be `localhost:1` (from /p:10); it must be",
+                ),
+            ],
+        );
+        check_faults(
+            with,
+            &[
+                ("portmap = \"127.0.0.1:1001\"", same),
+                (
+                    "type = \"hpmt-60\"",
+                    "`type` cannot be `hpmt-60` (from /p:11); it must be",
+                ),
+                (
+                    "listen-on = \"x\"",
+                    "/p:11: `listen-on` is no key of a mount target; it has `listen`",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn every_fault_of_a_file_is_told_in_the_order_of_lines() {
+        let text = format!(
+            "memry = 1\n{HEAD}type = \"x\"\n{EXPORT}[[export.rule]]\nsource = \"x\"\naccess = \"y\"\n"
+        );
+        let found = faults(&text);
+        let lines: Vec<_> = found
+            .iter()
+            .map(|fault| {
+                fault.split("/p:").nth(1).unwrap()[..2]
+                    .trim_end_matches([':', ')'])
+                    .to_owned()
+            })
+            .collect();
+        assert_eq!(lines, ["1", "6", "11", "12"], "{found:?}");
+    }
+
+    #[test]
+    fn an_export_without_a_target_of_several_must_name_some() {
+        let text = format!("{HEAD}[target.b]\nlisten = \"127.0.0.1:2\"\n{EXPORT}");
+        let found = faults(&text);
+        assert!(
+            found
+                .iter()
+                .any(|fault| fault.contains("does not say at which targets")),
+            "{found:?}"
+        );
+    }
+}
