@@ -19,6 +19,7 @@ require_rust
 require_fuse
 want fio fio
 want attr attr
+want setfacl acl
 want s3fs s3fs
 want rclone rclone
 want rsync rsync

@@ -58,6 +58,7 @@ async fn main() {
         let new = New {
             kind: NewKind::Symlink(b"target"),
             permissions: 0o777,
+            umask: 0,
             exclusivity: Exclusivity::New,
         };
         let dentry = Dentry::new(Inode::ROOT, &name);

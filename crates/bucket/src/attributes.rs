@@ -125,6 +125,7 @@ impl Mount {
             generation: self.generation,
             kind: node.kind,
             permissions: self.permissions_of(inode, node),
+            access_list: None,
             // One link also for directories: it tells programs that links do not count children.
             links: u32::from(linked),
             uid: uid.unwrap_or(self.settings.uid),

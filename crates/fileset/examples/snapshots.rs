@@ -23,6 +23,7 @@ fn new(kind: NewKind<'static>) -> New<'static> {
     New {
         kind,
         permissions: 0o755,
+        umask: 0,
         exclusivity: Exclusivity::New,
     }
 }

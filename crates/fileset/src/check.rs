@@ -315,6 +315,10 @@ impl Seen {
                 ));
             }
         }
+        let access = node.lists.access.as_ref();
+        if access.is_some_and(|list| list.classes() != node.permissions & 0o777) {
+            problems.push("its mode and its access list do not fit".to_owned());
+        }
         if self.allocated != node.allocated {
             let (there, counted) = (self.allocated, node.allocated);
             problems.push(format!("{there} bytes are written, {counted} are counted"));

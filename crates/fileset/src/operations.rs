@@ -3,6 +3,7 @@
 //! Each is a function over [`Reads`] or [`Transaction`] that an engine runs as a whole. It decides everything, who may
 //! do it too, on what it sees there, and it can run again: time, numbers and identities come in with [`Asked`].
 
+mod access_lists;
 mod attributes;
 mod directory;
 mod extents;
@@ -35,7 +36,7 @@ pub(crate) use xattrs::{Attribute, remove_xattr, set_xattr, xattr, xattrs};
 
 use crate::{
     engine::{Reads, Transaction, counter, mark},
-    schema::{self, Entry, Node},
+    schema::{self, Entry, Format, Node},
 };
 
 /// Names that a file may have: links are counted in 32 bits.
@@ -120,6 +121,19 @@ pub(crate) fn lookup(
     let above = directory(reads, dentry.parent)?.attributes(dentry.parent);
     permission::check(&above, by, AccessMask::EXECUTE)?;
     find(reads, dentry)
+}
+
+/// Says in the head of the file system that there is something which older versions do not know.
+pub(crate) fn raise_format(
+    transaction: &mut dyn Transaction,
+    raised: fn(Format) -> Format,
+) -> FsResult<()> {
+    let head = transaction.get(schema::FORMAT)?.ok_or(FsError::NotFound)?;
+    let raised = raised(Format::decode(&head)?).encode();
+    if raised != head {
+        transaction.put(schema::FORMAT, raised);
+    }
+    Ok(())
 }
 
 /// Writes a file's node.

@@ -58,6 +58,7 @@ pub(crate) use room::{Accepted, Room};
 pub use crate::schema::{Limit, Limits, Subject};
 use crate::{
     engine::{Engine, Reads, Transaction, query, transact},
+    operations::raise_format,
     schema::{self, Format, Owners, Quotas, kind},
 };
 
@@ -167,9 +168,7 @@ pub async fn set(engine: &dyn Engine, subject: Subject, change: Change) -> FsRes
 }
 
 fn set_now(transaction: &mut dyn Transaction, subject: Subject, change: Change) -> FsResult<()> {
-    let format = transaction.get(schema::FORMAT)?.ok_or(FsError::NotFound)?;
-    let format = Format::decode(&format)?.with_quotas();
-    transaction.put(schema::FORMAT, format.encode());
+    raise_format(transaction, Format::with_quotas)?;
     let key = schema::limits(subject);
     let before = transaction.get(&key)?;
     let before = before.map(|before| Limits::decode(&before)).transpose()?;

@@ -5,7 +5,7 @@
 //! | key | value |
 //! |---|---|
 //! | `F` | the file system: version of this format, identity, sizes ([`Format`]) |
-//! | `I` inode | a file: owner, mode, times, size, links of what is no directory ([`Node`]) |
+//! | `I` inode | a file: owner, mode, access lists, times, size, links of what is no directory ([`Node`]) |
 //! | `T` directory | a mark: when its entries changed last, in nanoseconds since 1970 |
 //! | `L` directory | a counter: directories in it |
 //! | `D` directory, name | an entry: inode and kind ([`Entry`]); a directory's entries so lie in the order of their names |

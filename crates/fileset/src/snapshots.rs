@@ -117,7 +117,6 @@ pub(crate) fn take_now(
     if transaction.get(&by_name)?.is_some() {
         return Err(FsError::AlreadyExists);
     }
-    let format = transaction.get(schema::FORMAT)?.ok_or(FsError::NotFound)?;
     let number = mark(transaction.get(schema::LAST_SNAPSHOT)?.as_ref()) + 1;
     if number > schema::SNAPSHOT_MAX {
         return Err(FsError::NoSpace);
@@ -135,8 +134,7 @@ pub(crate) fn take_now(
         given: number,
     };
     // Who does not know snapshots would change what they keep.
-    let format = Format::decode(&format)?.with_snapshots();
-    transaction.put(schema::FORMAT, format.encode());
+    operations::raise_format(transaction, Format::with_snapshots)?;
     transaction.advance(schema::LAST_SNAPSHOT, number)?;
     transaction.put(&schema::snapshot(number), record.encode());
     transaction.put(&by_name, Bytes::copy_from_slice(&number.to_le_bytes()));

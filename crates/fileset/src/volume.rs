@@ -123,6 +123,7 @@ fn new_file(new: New<'_>) -> NewFile {
         kind,
         target,
         permissions: new.permissions,
+        umask: new.umask,
         exclusivity: new.exclusivity,
     }
 }
@@ -134,6 +135,7 @@ impl Volume for FilesetVolume {
             file_size_max: i64::MAX as u64,
             links_max: LINKS_MAX,
             xattrs: true,
+            access_lists: true,
             random_writes: true,
             persistent_ids: true,
             saves_on_close: true,

@@ -225,6 +225,9 @@ async fn grow(place: &Place, seed: u64) {
                     ..Default::default()
                 };
                 place.change(made, changes).await.unwrap();
+                let list = trees::list(&[(step as u32, 6)]);
+                let list = place.set_xattr(made, trees::ACCESS, &list, XattrMode::Set);
+                list.await.unwrap();
             }
         }
     }

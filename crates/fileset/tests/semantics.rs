@@ -766,7 +766,7 @@ async fn extended_attributes_have_namespaces_and_limits() {
     }
     assert_eq!(place.xattrs(made).await.unwrap().len(), 3);
     assert!(matches!(
-        set(&place, "system.posix_acl_access", 10).await,
+        set(&place, "system.other", 10).await,
         Err(FsError::Unsupported(_))
     ));
     assert_eq!(

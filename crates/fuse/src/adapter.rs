@@ -43,6 +43,7 @@ use crate::{
 };
 
 use locks::{Endings, RecordLocks};
+use names::NewMode;
 use overlaps::{Overlaps, Sent};
 use writers::{Closed, Writers};
 
@@ -239,23 +240,33 @@ impl Adapter {
             Request::ReadSymlink => begin(attributes::read_symlink(self, of)),
             Request::Statistics => begin(attributes::statistics(self, of)),
             Request::Open { flags } => begin(data::open(self, of, flags)),
-            Request::Create { name, flags, mode } => begin(names::create(
+            Request::Create {
+                name,
+                flags,
+                mode,
+                umask,
+            } => begin(names::create(
                 self,
                 of,
                 name_to_make(name)?,
-                (permissions(mode), flags),
+                (NewMode::of(mode, umask), flags),
             )),
-            Request::MakeNode { name, mode, device } => begin(names::make(
+            Request::MakeNode {
+                name,
+                mode,
+                umask,
+                device,
+            } => begin(names::make(
                 self,
                 of,
                 name_to_make(name)?,
-                (names::node_kind(mode, device)?, permissions(mode)),
+                (names::node_kind(mode, device)?, NewMode::of(mode, umask)),
             )),
-            Request::MakeDirectory { name, mode } => begin(names::make(
+            Request::MakeDirectory { name, mode, umask } => begin(names::make(
                 self,
                 of,
                 name_to_make(name)?,
-                (NewKind::Directory, permissions(mode)),
+                (NewKind::Directory, NewMode::of(mode, umask)),
             )),
             Request::MakeSymlink { name, target } => begin(names::make_symlink(
                 self,
@@ -325,11 +336,16 @@ impl Adapter {
             Request::ReleaseDirectory { handle } => begin(directory::release(self, handle)),
             Request::GetXattr { name, size } => begin(xattrs::get(self, of, owned(name), size)),
             Request::ListXattr { size } => begin(xattrs::list(self, of, size)),
-            Request::SetXattr { name, value, flags } => begin(xattrs::set(
+            Request::SetXattr {
+                name,
+                value,
+                flags,
+                drops_set_gid,
+            } => begin(xattrs::set(
                 self,
                 of,
                 (owned(name), owned(value)),
-                xattrs::mode(flags)?,
+                xattrs::mode(flags, drops_set_gid)?,
             )),
             Request::RemoveXattr { name } => begin(xattrs::remove(self, of, owned(name))),
             // The session answers these itself, or the kernel wants to hear nothing but that all is well.

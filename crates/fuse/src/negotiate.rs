@@ -20,7 +20,8 @@ pub(crate) const MAX_WRITE: u32 = BLOCK_SIZE as u32;
 /// Not among it: `READDIRPLUS_AUTO`, because a listing brings the attributes along anyway and
 /// "auto" then asks for them one by one; `WRITEBACK_CACHE`, unless that is wished for and nobody else changes the files,
 /// whose size and times the kernel then decides alone; locks, unless the
-/// volume has some, since the kernel keeps those of its programs itself; `HAS_RESEND`, unless another process
+/// volume has some, since the kernel keeps those of its programs itself; access lists, unless the volume has some and the
+/// kernel is to check permissions, which it does from then on; `HAS_RESEND`, unless another process
 /// may take the mount over.
 const WANTED: Capabilities = Capabilities::ASYNC_READ
     .union(Capabilities::ATOMIC_O_TRUNC)
@@ -32,6 +33,7 @@ const WANTED: Capabilities = Capabilities::ASYNC_READ
     .union(Capabilities::MAX_PAGES)
     .union(Capabilities::EXPLICIT_INVAL_DATA)
     .union(Capabilities::HANDLE_KILLPRIV_V2)
+    .union(Capabilities::SETXATTR_EXT)
     .union(Capabilities::INIT_EXT)
     .union(Capabilities::HAS_EXPIRE_ONLY)
     .union(Capabilities::DIRECT_IO_ALLOW_MMAP);
@@ -43,6 +45,8 @@ pub(crate) struct Ready {
     pub(crate) threads: usize,
     /// The volume has locks.
     pub(crate) locks: bool,
+    /// The volume has access lists.
+    pub(crate) access_lists: bool,
     /// Others change its files.
     pub(crate) changes_elsewhere: bool,
 }
@@ -81,6 +85,11 @@ impl Negotiated {
         if ready.locks {
             wanted = wanted.union(Capabilities::POSIX_LOCKS);
             wanted = wanted.union(Capabilities::FLOCK_LOCKS);
+        }
+        if ready.access_lists && settings.checks_permissions() {
+            wanted = wanted.union(Capabilities::POSIX_ACL);
+            // Where a directory hands a list down nothing is taken away, which the volume alone knows.
+            wanted = wanted.union(Capabilities::DONT_MASK);
         }
         if settings.survivable {
             wanted = wanted.union(Capabilities::HAS_RESEND);
@@ -168,6 +177,7 @@ mod tests {
     const READY: Ready = Ready {
         threads: 4,
         locks: false,
+        access_lists: false,
         changes_elsewhere: false,
     };
 
@@ -193,6 +203,8 @@ mod tests {
             Capabilities::HAS_RESEND,
             Capabilities::WRITEBACK_CACHE,
             Capabilities::READDIRPLUS_AUTO,
+            Capabilities::POSIX_ACL,
+            Capabilities::DONT_MASK,
         ] {
             assert_eq!(granted.intersection(unused), Capabilities::NONE);
         }
@@ -225,6 +237,25 @@ mod tests {
         };
         assert!(gathers(false));
         assert!(!gathers(true));
+    }
+
+    #[test]
+    fn access_lists_are_checked_by_a_kernel_that_checks_permissions() {
+        let offer = offer(Capabilities(u64::MAX));
+        let mut settings = FuseSettings::new("/mnt", "test");
+        let both = Capabilities::POSIX_ACL.union(Capabilities::DONT_MASK);
+        let ready = Ready {
+            access_lists: true,
+            ..READY
+        };
+        let granted = |settings: &FuseSettings, ready| {
+            let granted = Negotiated::new(&offer, settings, ready).granted;
+            granted.intersection(both)
+        };
+        assert_eq!(granted(&settings, ready), Capabilities::NONE);
+        settings.default_permissions = Some(true);
+        assert_eq!(granted(&settings, ready), both);
+        assert_eq!(granted(&settings, READY), Capabilities::NONE);
     }
 
     #[test]

@@ -77,6 +77,7 @@ async fn make(volume: &MemoryVolume, kind: NewKind<'_>) -> Made {
     let new = New {
         kind,
         permissions: 0o700,
+        umask: 0,
         exclusivity: Exclusivity::New,
     };
     let (by, name) = (Identity::root(), FileName::new(b"x").unwrap());

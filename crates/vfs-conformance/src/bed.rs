@@ -121,6 +121,7 @@ pub(crate) fn new(kind: NewKind<'_>) -> New<'_> {
     New {
         kind,
         permissions: 0o750,
+        umask: 0,
         exclusivity: Exclusivity::New,
     }
 }

@@ -14,6 +14,8 @@ pub struct Features {
     pub links_max: u32,
     /// Files have extended attributes.
     pub xattrs: bool,
+    /// Files have access lists, as the extended attributes of [`crate::ListKind`], and [`crate::Attributes`] tell of them.
+    pub access_lists: bool,
     /// A file can be written anywhere, not only at its end.
     pub random_writes: bool,
     /// [`crate::Volume::node_id`] gives numbers.
@@ -40,6 +42,7 @@ impl Features {
         file_size_max: i64::MAX as u64,
         links_max: 1,
         xattrs: false,
+        access_lists: false,
         random_writes: false,
         persistent_ids: false,
         saves_on_close: false,

@@ -6,8 +6,10 @@
 //! [`NodeId`] and lists after a name. [`Disk`] is the same seam for volumes that are disks.
 //!
 //! Beside the seam stands what every volume and door would write again: [`permission`] says who may do what,
-//! and [`LockTable`] keeps the locks of a volume that one process serves.
+//! [`AccessLists`] are POSIX
+//! ACLs, and [`LockTable`] keeps the locks of a volume that one process serves.
 
+mod access_list;
 mod disk;
 mod features;
 mod identity;
@@ -18,6 +20,7 @@ mod types;
 mod volume;
 mod watcher;
 
+pub use access_list::{AccessEntry, AccessList, AccessLists, ListKind, Who};
 pub use disk::Disk;
 pub use features::Features;
 pub use identity::{Identity, Owner};

@@ -1,6 +1,7 @@
 //! Who may do what, as one pure function of attributes and identity.
 //!
-//! A kernel with `default_permissions` checks before it asks a door; such a door passes identities that
+//! Where a file has an access list, [`crate::AccessList`] takes the place of the nine bits of its mode. A kernel with
+//! `default_permissions` checks before it asks a door; such a door passes identities that
 //! are trusted. Everybody else uses these functions: a volume that keeps owners and modes inside its
 //! transactions, an NFS door for volumes that do not check. The rules are those of path_resolution(7),
 //! chmod(2), chown(2), utime(2) and unlink(2).
@@ -17,7 +18,7 @@ const STICKY: u16 = 0o1000;
 const ANY_EXECUTE: u16 = 0o111;
 
 /// What somebody wants to do with a file: a set of read, write and execute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct AccessMask(u16);
 
 impl AccessMask {
@@ -32,6 +33,22 @@ impl AccessMask {
     /// Each of them, lowest bit first.
     pub const EACH: [Self; 3] = [Self::EXECUTE, Self::WRITE, Self::READ];
 
+    /// Read, write and execute.
+    pub(crate) const ALL: Self = Self(0o7);
+
+    /// Three bits of a mode.
+    pub(crate) const fn of_bits(bits: u16) -> Self {
+        Self(bits & Self::ALL.0)
+    }
+
+    pub(crate) const fn bits(self) -> u16 {
+        self.0
+    }
+
+    pub(crate) const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     /// What is in either.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
@@ -44,32 +61,45 @@ impl AccessMask {
     }
 }
 
-/// What `by` may do with a file. Of what is asked for the door compares what it needs.
+/// Each thing that `by` may do with a file. Who wants several at once asks [`check`]: an access list may give each to one
+/// group and both to none.
 pub fn allowed(file: &Attributes, by: &Identity) -> AccessMask {
+    let each = AccessMask::EACH.into_iter();
+    each.filter(|one| is_allowed(file, by, *one))
+        .fold(AccessMask::EXISTS, AccessMask::union)
+}
+
+fn is_allowed(file: &Attributes, by: &Identity, wanted: AccessMask) -> bool {
     if by.is_trusted {
-        return AccessMask(0o7);
+        return true;
     }
-    let bits = if by.uid == file.uid {
+    if by.uid == 0 {
+        // Root reads and writes everything, and executes what anybody may execute.
+        let may_execute = file.kind == FileKind::Directory || file.permissions & ANY_EXECUTE != 0;
+        return AccessMask(0o6 | u16::from(may_execute)).contains(wanted);
+    }
+    match &file.access_list {
+        Some(list) => list.allows(file.owner(), by, wanted),
+        None => AccessMask::of_bits(class_of(file, by)).contains(wanted),
+    }
+}
+
+/// The bits of the mode that are about `by`, as its low three bits.
+fn class_of(file: &Attributes, by: &Identity) -> u16 {
+    if by.uid == file.uid {
         file.permissions >> 6
     } else if by.is_member_of(file.gid) {
         file.permissions >> 3
     } else {
         file.permissions
-    };
-    if by.uid != 0 {
-        return AccessMask(bits & 0o7);
     }
-    // Root reads and writes everything, and executes what anybody may execute.
-    let may_execute = file.kind == FileKind::Directory || file.permissions & ANY_EXECUTE != 0;
-    AccessMask(0o6 | u16::from(may_execute))
 }
 
 /// Fails with `PermissionDenied` unless `by` may do all of `wanted` with a file.
 pub fn check(file: &Attributes, by: &Identity, wanted: AccessMask) -> FsResult<()> {
-    if allowed(file, by).contains(wanted) {
-        Ok(())
-    } else {
-        Err(FsError::PermissionDenied)
+    match is_allowed(file, by, wanted) {
+        true => Ok(()),
+        false => Err(FsError::PermissionDenied),
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use penstock_base::{FileName, FsError, FsResult, LocalFile};
 
-use crate::Owner;
+use crate::{AccessList, Owner};
 
 /// The number of a file within its volume, never reused while the volume is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -100,6 +100,8 @@ pub struct Attributes {
     pub kind: FileKind,
     /// Permission bits, the low twelve bits of a mode.
     pub permissions: u16,
+    /// Who may do what, where the mode does not say all of it: the two say the same of owner, mask and others.
+    pub access_list: Option<AccessList>,
     /// Names that lead to it.
     pub links: u32,
     /// Owner.
@@ -126,6 +128,7 @@ impl Attributes {
             generation: 0,
             kind,
             permissions: 0,
+            access_list: None,
             links: 1,
             uid: 0,
             gid: 0,
@@ -316,6 +319,9 @@ pub struct New<'a> {
     pub kind: NewKind<'a>,
     /// Permission bits, the low twelve bits of a mode.
     pub permissions: u16,
+    /// Of these, bits that are taken away unless the directory hands an access list down. A door that takes them away itself
+    /// says 0, and one to a volume without [`crate::Features::access_lists`] must.
+    pub umask: u16,
     /// What to do when the name is taken.
     pub exclusivity: Exclusivity,
 }
@@ -530,6 +536,9 @@ pub enum XattrMode {
     Create,
     /// Fails with `NoAttribute` if it does not.
     Replace,
+    /// Sets it either way, by somebody trusted of whom the door knows that the group of the file is none of his: an access
+    /// list takes the set-group-id bit away.
+    SetByStranger,
 }
 
 /// What `statfs` shows. A bucket has no size, so volumes may answer with large constants.

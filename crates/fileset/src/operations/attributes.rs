@@ -31,6 +31,7 @@ pub(crate) fn set_attributes(
         TimeChange::To(time) => time,
     };
     file.permissions = permission::permissions_after(&before, &asked.by, changes);
+    file.lists.follow(file.permissions);
     file.uid = changes.uid.unwrap_or(file.uid);
     file.gid = changes.gid.unwrap_or(file.gid);
     file.accessed = changes.accessed.map_or(file.accessed, time);

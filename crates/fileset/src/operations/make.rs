@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
-use penstock_vfs::{Change, Exclusivity, FileKind, Inode, permission};
+use penstock_vfs::{AccessLists, Attributes, Change, Exclusivity, FileKind, Inode, permission};
 
 use super::{Asked, Place, count_directories, enterable, find, node, put_entry, put_node, touch};
 use crate::{
@@ -18,6 +18,7 @@ pub(crate) struct NewFile {
     /// Of a symbolic link.
     pub(crate) target: Option<Bytes>,
     pub(crate) permissions: u16,
+    pub(crate) umask: u16,
     pub(crate) exclusivity: Exclusivity,
 }
 
@@ -78,7 +79,7 @@ pub(crate) fn make(transaction: &mut dyn Transaction, making: &Making) -> FsResu
     enterable(transaction, &making.asked.by, dentry.parent)?;
     let node = Node {
         project: parent.project,
-        ..new_node(making, &above)
+        ..new_node(making, (&above, &parent))
     };
     let owner = Owner::of(making.inode, &node);
     let one = Use { bytes: 0, files: 1 };
@@ -105,14 +106,18 @@ pub(crate) fn make(transaction: &mut dyn Transaction, making: &Making) -> FsResu
     })
 }
 
-fn new_node(making: &Making, above: &penstock_vfs::Attributes) -> Node {
+fn new_node(making: &Making, (above, parent): (&Attributes, &Node)) -> Node {
     let Making {
         asked, new, place, ..
     } = making;
     let (gid, permissions) = permission::of_new_file(above, &asked.by, (new.kind, new.permissions));
+    let handed_down = parent.lists.default.as_ref();
+    let (lists, permissions) =
+        AccessLists::of_new_file(handed_down, new.kind, (permissions, new.umask));
     let node = Node::new(new.kind, asked.now);
     Node {
         permissions,
+        lists,
         uid: asked.by.uid,
         gid,
         size: new.target.as_ref().map_or(0, |target| target.len() as u64),

@@ -1,12 +1,12 @@
-//! Extended attributes.
+//! Extended attributes. Those that are access lists are kept elsewhere: see [`super::access_lists`].
 
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
-use penstock_vfs::{AccessMask, Identity, Inode, XattrMode, permission};
+use penstock_vfs::{AccessMask, Identity, Inode, ListKind, XattrMode, permission};
 
-use super::{Asked, attributes, node, put_node};
+use super::{Asked, access_lists, attributes, node, put_node};
 use crate::{
     engine::{Reads, Transaction},
     schema,
@@ -14,9 +14,10 @@ use crate::{
 
 /// Bytes in the longest value, the kernel's own limit.
 const VALUE_MAX: usize = 64 << 10;
-/// Names of one file's attributes together, the kernel's own limit of a listing.
-const NAMES_MAX: usize = 64 << 10;
-/// Whose attributes are kept. Those of `system.` mean something to a file system, here nothing.
+/// Names of one file's attributes together: the kernel's own limit of a listing, in which there is always room for those of
+/// access lists.
+const NAMES_MAX: usize = (64 << 10) - 2 * 24;
+/// Whose attributes are kept. Those of `system.` mean something to a file system, here access lists.
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 
 fn check_name(name: &[u8]) -> FsResult<()> {
@@ -26,7 +27,7 @@ fn check_name(name: &[u8]) -> FsResult<()> {
     {
         true => Ok(()),
         false => Err(FsError::Unsupported(
-            "attributes of user., trusted. and security. are kept, and no others",
+            "attributes of user., trusted. and security. are kept, and access lists, and no others",
         )),
     }
 }
@@ -56,6 +57,9 @@ pub(crate) fn xattr(
     inode: Inode,
     name: &[u8],
 ) -> FsResult<Bytes> {
+    if let Some(kind) = ListKind::of_name(name) {
+        return access_lists::get(reads, inode, kind);
+    }
     check_access(reads, by, (inode, name), AccessMask::READ)?;
     let value = reads.get(&schema::xattr(inode, name))?;
     value.ok_or(FsError::NoAttribute)
@@ -63,8 +67,8 @@ pub(crate) fn xattr(
 
 /// The names of all attributes.
 pub(crate) fn xattrs(reads: &dyn Reads, inode: Inode) -> FsResult<Vec<Bytes>> {
-    node(reads, inode)?;
-    let (prefix, mut names) = (schema::of_xattrs(inode), Vec::new());
+    let mut names = access_lists::names(reads, inode)?;
+    let prefix = schema::of_xattrs(inode);
     reads.scan(&prefix..&schema::behind(&prefix), &mut |key, _| {
         names.push(Bytes::copy_from_slice(schema::name_in(key)));
         ControlFlow::Continue(())
@@ -87,6 +91,9 @@ pub(crate) fn set_xattr(
     (attribute, mode): (&Attribute, XattrMode),
 ) -> FsResult<()> {
     let Attribute { name, value } = attribute;
+    if let Some(kind) = ListKind::of_name(name) {
+        return access_lists::set(transaction, asked, inode, (kind, value, mode));
+    }
     check_access(transaction, &asked.by, (inode, name), AccessMask::WRITE)?;
     let key = schema::xattr(inode, name);
     let is_there = transaction.get(&key)?.is_some();
@@ -111,6 +118,9 @@ pub(crate) fn remove_xattr(
     inode: Inode,
     name: &[u8],
 ) -> FsResult<()> {
+    if let Some(kind) = ListKind::of_name(name) {
+        return access_lists::remove(transaction, asked, inode, kind);
+    }
     check_access(transaction, &asked.by, (inode, name), AccessMask::WRITE)?;
     let key = schema::xattr(inode, name);
     if transaction.get(&key)?.is_none() {

@@ -1,6 +1,9 @@
 //! Values as bytes: little endian, behind a byte that says which layout they have.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    ops::RangeInclusive,
+    time::{Duration, SystemTime},
+};
 
 use bytes::{Buf, BufMut};
 use penstock_base::FsResult;
@@ -9,8 +12,17 @@ use super::damaged;
 
 /// Takes the layout's version off a value, which must be `known`.
 pub(super) fn take_version(value: &mut &[u8], known: u8, what: &str) -> FsResult<()> {
+    take_version_of(value, known..=known, what).map(drop)
+}
+
+/// The same where several are known.
+pub(super) fn take_version_of(
+    value: &mut &[u8],
+    known: RangeInclusive<u8>,
+    what: &str,
+) -> FsResult<u8> {
     match value.try_get_u8() {
-        Ok(version) if version == known => Ok(()),
+        Ok(version) if known.contains(&version) => Ok(version),
         _ => Err(damaged(what)),
     }
 }

@@ -9,6 +9,8 @@ pub const FORMAT_VERSION: u32 = 1;
 const WITH_SNAPSHOTS: u32 = 2;
 /// The same once there were quotas: who does not know them would not count what they limit.
 const WITH_QUOTAS: u32 = 3;
+/// The same once there were access lists: who does not know them would let in whom they keep out.
+const WITH_ACCESS_LISTS: u32 = 4;
 /// Bytes in a chunk of a file, and in the largest object: large enough that a bucket is as fast as it can be with a
 /// few requests under way, small enough that one in memory for each of many writers is bearable.
 pub const BLOCK_SIZE: u64 = 4 << 20;
@@ -44,6 +46,11 @@ impl Format {
         self.at_least(WITH_QUOTAS)
     }
 
+    /// The same from the first access list on.
+    pub(crate) fn with_access_lists(self) -> Self {
+        self.at_least(WITH_ACCESS_LISTS)
+    }
+
     fn at_least(self, version: u32) -> Self {
         Self {
             version: self.version.max(version),
@@ -68,7 +75,7 @@ impl Format {
             identity: value.try_get_u64_le().map_err(damaged)?,
             block_size: value.try_get_u64_le().map_err(damaged)?,
         };
-        let is_known = (FORMAT_VERSION..=WITH_QUOTAS).contains(&version);
+        let is_known = (FORMAT_VERSION..=WITH_ACCESS_LISTS).contains(&version);
         if !is_known || format.block_size != BLOCK_SIZE {
             return Err(FsError::Unsupported(
                 "the file system has another format: use the version of penstock that made it",

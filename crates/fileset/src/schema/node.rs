@@ -4,14 +4,16 @@ use std::time::{Duration, SystemTime};
 
 use bytes::{Buf, BufMut, Bytes};
 use penstock_base::FsResult;
-use penstock_vfs::{Attributes, Device, FileKind, Inode, SpecialFile};
+use penstock_vfs::{AccessList, AccessLists, Attributes, Device, FileKind, Inode, SpecialFile};
 
 use super::{
-    codec::{put_time, take_time, take_version},
+    codec::{put_time, take_time, take_version, take_version_of},
     damaged,
 };
 
 const VERSION: u8 = 1;
+/// Of a file with access lists, which stand behind all else.
+const WITH_LISTS: u8 = 2;
 /// What `stat` says of a directory's size, which means nothing.
 const DIRECTORY_SIZE: u64 = 4096;
 
@@ -38,6 +40,8 @@ pub(crate) struct Node {
     pub(crate) verifier: u64,
     /// The directory for whose quota it counts; 0 for none.
     pub(crate) project: u64,
+    /// The access list goes with `permissions`.
+    pub(crate) lists: AccessLists,
 }
 
 impl Node {
@@ -58,6 +62,7 @@ impl Node {
             seen: 0,
             verifier: 0,
             project: 0,
+            lists: AccessLists::default(),
         }
     }
 
@@ -69,6 +74,7 @@ impl Node {
     pub(crate) fn attributes(&self, inode: Inode) -> Attributes {
         Attributes {
             permissions: self.permissions,
+            access_list: self.lists.access.clone(),
             links: self.links,
             uid: self.uid,
             gid: self.gid,
@@ -108,7 +114,10 @@ impl Node {
     pub(crate) fn encode(&self) -> Bytes {
         let (kind, device) = kind_bytes(self.kind);
         let mut bytes = Vec::with_capacity(112);
-        bytes.put_u8(VERSION);
+        bytes.put_u8(match self.has_lists() {
+            true => WITH_LISTS,
+            false => VERSION,
+        });
         bytes.put_u8(kind);
         bytes.put_u16_le(self.permissions);
         for number in [self.uid, self.gid, self.links, device] {
@@ -122,12 +131,26 @@ impl Node {
         for number in [self.parent, self.seen, self.verifier, self.project] {
             bytes.put_u64_le(number);
         }
+        if self.has_lists() {
+            put_list(&mut bytes, self.lists.access.as_ref());
+            put_list(&mut bytes, self.lists.default.as_ref());
+        }
         bytes.into()
     }
 
+    fn has_lists(&self) -> bool {
+        self.lists != AccessLists::default()
+    }
+
     pub(crate) fn decode(mut value: &[u8]) -> FsResult<Self> {
-        take_version(&mut value, VERSION, "an inode")?;
-        Self::decode_fields(&mut value).ok_or_else(|| damaged("an inode"))
+        let version = take_version_of(&mut value, VERSION..=WITH_LISTS, "an inode")?;
+        let node = Self::decode_fields(&mut value);
+        let lists = match version {
+            WITH_LISTS => decode_lists(&mut value),
+            _ => Some(AccessLists::default()),
+        };
+        let (node, lists) = node.zip(lists).ok_or_else(|| damaged("an inode"))?;
+        Ok(Self { lists, ..node })
     }
 
     fn decode_fields(value: &mut &[u8]) -> Option<Self> {
@@ -154,7 +177,32 @@ impl Node {
             seen: number()?,
             verifier: number()?,
             project: number()?,
+            lists: AccessLists::default(),
         })
+    }
+}
+
+/// The bytes of a list behind their number, which is 0 for none.
+fn put_list(bytes: &mut Vec<u8>, list: Option<&AccessList>) {
+    let value = list.map(AccessList::encode).unwrap_or_default();
+    bytes.put_u16_le(u16::try_from(value.len()).expect("a list fits into a page"));
+    bytes.put_slice(&value);
+}
+
+fn decode_lists(value: &mut &[u8]) -> Option<AccessLists> {
+    Some(AccessLists {
+        access: take_list(value)?,
+        default: take_list(value)?,
+    })
+}
+
+fn take_list(value: &mut &[u8]) -> Option<Option<AccessList>> {
+    let length = value.try_get_u16_le().ok()?;
+    let (list, rest) = value.split_at_checked(length.into())?;
+    *value = rest;
+    match list {
+        [] => Some(None),
+        list => AccessList::parse(list).ok(),
     }
 }
 
@@ -272,6 +320,26 @@ mod tests {
                 ..Node::new(kind, now)
             };
             assert_eq!(Node::decode(&node.encode()).unwrap(), node);
+        }
+        let list = [
+            2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 4, 0, 5, 0, 255, 255, 255, 255,
+        ]
+        .into_iter()
+        .chain([
+            0x10, 0, 1, 0, 255, 255, 255, 255, 0x20, 0, 4, 0, 255, 255, 255, 255,
+        ]);
+        let list = AccessList::parse(&list.collect::<Vec<u8>>()).unwrap();
+        let node = Node {
+            lists: AccessLists {
+                access: list.clone(),
+                default: list,
+            },
+            ..Node::new(FileKind::Directory, now)
+        };
+        let value = node.encode();
+        assert_eq!(Node::decode(&value).unwrap(), node);
+        for length in 0..value.len() {
+            assert!(Node::decode(&value[..length]).is_err(), "{length}");
         }
         assert!(Node::decode(&[]).is_err());
         assert!(Node::decode(&[9; 112]).is_err());

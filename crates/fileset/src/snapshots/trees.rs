@@ -8,7 +8,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use penstock_base::{FsError, FsResult};
-use penstock_vfs::{FileKind, Inode};
+use penstock_vfs::{AccessLists, FileKind, Inode};
 
 use super::{preserve::damaged, view::View};
 use crate::{
@@ -160,8 +160,15 @@ impl<'a> Trees<'a> {
             return Ok(None);
         };
         let root = Node::decode(&root).map_err(|error| damaged(&error))?;
+        let permissions = root.permissions & 0o755;
+        let mut lists = AccessLists {
+            access: root.lists.access.clone(),
+            default: None,
+        };
+        lists.follow(permissions);
         let node = Node {
-            permissions: root.permissions & 0o755,
+            permissions,
+            lists,
             parent: Inode::ROOT.0,
             seen: 0,
             links: 1,

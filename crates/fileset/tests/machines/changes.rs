@@ -12,6 +12,7 @@ use crate::{
     contents::{content, found},
     ground::{Ground, Machine, Told, on_each_engine},
     support::{ROOT, directory, file, name, user},
+    trees,
 };
 
 on_each_engine!(
@@ -22,6 +23,7 @@ on_each_engine!(
     doors_are_told_of_what_another_machine_does,
     a_snapshot_of_another_machine_keeps_what_is_overwritten,
     a_name_that_another_machine_just_made_is_found,
+    an_access_list_of_another_machine_holds_here,
 );
 
 async fn write(machine: &Machine, handle: HandleId, (at, bytes): (u64, &[u8])) {
@@ -385,4 +387,46 @@ async fn a_name_that_another_machine_just_made_is_found(ground: Ground) {
     let inode = one.place.find(ROOT, "new").await.unwrap().inode;
     one.session.hear(true);
     assert_eq!(content(one, inode).await.1, b"new");
+}
+
+async fn an_access_list_of_another_machine_holds_here(ground: Ground) {
+    let machines = ground.two().await;
+    let [one, other] = &machines;
+    one.place.store(ROOT, "file", b"x").await.unwrap();
+    let inode = found(&machines, "file").await;
+    let (named, mode) = (other.place.by(user(7)), XattrMode::Set);
+    one.place
+        .change(
+            inode,
+            AttributeChanges {
+                permissions: Some(0o600),
+                ..AttributeChanges::default()
+            },
+        )
+        .await
+        .unwrap();
+    let refused = named.open(inode, OpenOptions::READ).await;
+    assert_eq!(refused, Err(FsError::PermissionDenied));
+    let list = trees::list(&[(7, 4)]);
+    one.place
+        .set_xattr(inode, trees::ACCESS, &list, mode)
+        .await
+        .unwrap();
+    let opened = named.open(inode, OpenOptions::READ).await.unwrap();
+    named.close(opened).await.unwrap();
+    assert_eq!(other.place.attributes(inode).await.permissions, 0o740);
+    other
+        .place
+        .change(
+            inode,
+            AttributeChanges {
+                permissions: Some(0o700),
+                ..AttributeChanges::default()
+            },
+        )
+        .await
+        .unwrap();
+    let masked = one.place.by(user(7)).open(inode, OpenOptions::READ).await;
+    assert_eq!(masked, Err(FsError::PermissionDenied));
+    one.place.is_whole().await;
 }

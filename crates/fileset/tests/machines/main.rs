@@ -15,3 +15,5 @@ mod orphans;
 mod schedule;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../trees/mod.rs"]
+mod trees;

@@ -71,6 +71,7 @@ pub fn file(permissions: u16) -> New<'static> {
     New {
         kind: NewKind::Regular,
         permissions,
+        umask: 0,
         exclusivity: Exclusivity::New,
     }
 }

@@ -4,9 +4,38 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
-use penstock_vfs::{Detail, FileKind, Inode, ListFrom, OpenOptions, Volume};
+use bytes::Bytes;
+use penstock_vfs::{
+    AccessEntry, AccessList, AccessMask, Detail, FileKind, Inode, ListFrom, OpenOptions, Volume,
+    Who,
+};
 
 use crate::support::Place;
+
+pub const ACCESS: &str = "system.posix_acl_access";
+pub const DEFAULT: &str = "system.posix_acl_default";
+
+/// Read, write and execute, as three bits of a mode.
+pub fn may(bits: u16) -> AccessMask {
+    let each = AccessMask::EACH.into_iter().enumerate();
+    each.filter(|(place, _)| bits >> place & 1 != 0)
+        .fold(AccessMask::EXISTS, |all, (_, one)| all.union(one))
+}
+
+/// An access list for users and what each may do; all that somebody is named for is not masked.
+pub fn list(users: &[(u32, u16)]) -> Bytes {
+    let mask = users.iter().fold(4, |mask, (_, bits)| mask | bits);
+    let mut entries = vec![(Who::Owner, 7)];
+    entries.extend(users.iter().map(|(uid, bits)| (Who::User(*uid), *bits)));
+    entries.extend([(Who::OwningGroup, 4), (Who::Mask, mask), (Who::Others, 0)]);
+    let entries = entries.into_iter().map(|(who, bits)| AccessEntry {
+        who,
+        may: may(bits),
+    });
+    AccessList::new(entries.collect::<Vec<_>>())
+        .unwrap()
+        .encode()
+}
 
 /// What a reader sees of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,8 +8,24 @@ use penstock_vfs::{
 };
 use smallvec::smallvec;
 
-use super::{Adapter, Answer, Outcome, Subject, Undo};
+use super::{Adapter, Answer, Outcome, Subject, Undo, permissions};
 use crate::{errno::Errno, protocol::encode};
+
+/// What is asked for of who may use a new file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NewMode {
+    permissions: u16,
+    umask: u16,
+}
+
+impl NewMode {
+    pub(super) fn of(mode: u32, umask: u32) -> Self {
+        Self {
+            permissions: permissions(mode),
+            umask: permissions(umask),
+        }
+    }
+}
 
 pub(super) async fn lookup(adapter: Adapter, subject: Subject, name: FileName) -> Outcome {
     let dentry = Dentry::new(subject.node, &name);
@@ -42,11 +58,12 @@ pub(super) async fn make(
     adapter: Adapter,
     subject: Subject,
     name: FileName,
-    (kind, permissions): (NewKind<'static>, u16),
+    (kind, mode): (NewKind<'static>, NewMode),
 ) -> Outcome {
     let new = New {
         kind,
-        permissions,
+        permissions: mode.permissions,
+        umask: mode.umask,
         exclusivity: Exclusivity::New,
     };
     let dentry = Dentry::new(subject.node, &name);
@@ -63,6 +80,7 @@ pub(super) async fn make_symlink(
     let new = New {
         kind: NewKind::Symlink(&target),
         permissions: 0o777,
+        umask: 0,
         exclusivity: Exclusivity::New,
     };
     let dentry = Dentry::new(subject.node, &name);
@@ -88,7 +106,7 @@ pub(super) async fn create(
     adapter: Adapter,
     subject: Subject,
     name: FileName,
-    (permissions, flags): (u16, u32),
+    (mode, flags): (NewMode, u32),
 ) -> Outcome {
     let options = adapter.open_options(flags);
     let exclusivity = if flags.cast_signed() & libc::O_EXCL != 0 {
@@ -98,7 +116,8 @@ pub(super) async fn create(
     };
     let new = New {
         kind: NewKind::Regular,
-        permissions,
+        permissions: mode.permissions,
+        umask: mode.umask,
         exclusivity,
     };
     let dentry = Dentry::new(subject.node, &name);

@@ -6,9 +6,10 @@ use penstock_vfs::XattrMode;
 use super::{Adapter, Answer, Outcome, Reply, Subject};
 use crate::errno::Errno;
 
-/// The flags of `setxattr(2)`.
-pub(super) fn mode(flags: u32) -> Result<XattrMode, Errno> {
+/// The flags of `setxattr(2)`, and whether an access list takes the set-group-id bit away.
+pub(super) fn mode(flags: u32, drops_set_gid: bool) -> Result<XattrMode, Errno> {
     match flags.cast_signed() {
+        0 if drops_set_gid => Ok(XattrMode::SetByStranger),
         0 => Ok(XattrMode::Set),
         libc::XATTR_CREATE => Ok(XattrMode::Create),
         libc::XATTR_REPLACE => Ok(XattrMode::Replace),

@@ -27,6 +27,8 @@ capabilities! {
     EXPORT_SUPPORT = 4;
     /// WRITEs of more than a page.
     BIG_WRITES = 5;
+    /// The umask of who makes a file comes along and is not taken away before.
+    DONT_MASK = 6;
     /// Locks of flock(2) come here.
     FLOCK_LOCKS = 10;
     /// READDIRPLUS is understood.
@@ -39,12 +41,16 @@ capabilities! {
     WRITEBACK_CACHE = 16;
     /// Lookups in one directory at the same time.
     PARALLEL_DIROPS = 18;
+    /// The kernel checks access lists, which it asks for as extended attributes.
+    POSIX_ACL = 20;
     /// The reply says how many pages a request may have.
     MAX_PAGES = 22;
     /// Cached pages are dropped only when we say so.
     EXPLICIT_INVAL_DATA = 25;
     /// Set-user-id bits are the volume's business.
     HANDLE_KILLPRIV_V2 = 28;
+    /// SETXATTR has a field of its own flags.
+    SETXATTR_EXT = 29;
     /// The upper half of this set is valid.
     INIT_EXT = 30;
     /// What is known under a name can be made to expire without taking the name out of the tree.

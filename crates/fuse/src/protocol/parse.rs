@@ -11,6 +11,8 @@ use super::{
 /// Bytes of a `WRITE` before its data.
 pub const WRITE_HEAD_SIZE: usize = REQUEST_HEADER_SIZE + 40;
 
+/// Bit of a `SETXATTR` whose access list takes the set-group-id bit away (`FUSE_SETXATTR_ACL_KILL_SGID`).
+const SETXATTR_KILLS_SET_GID: u32 = 1;
 /// Bit of an `FSYNC` that asks for data without metadata.
 const SYNC_DATA_ONLY: u32 = 1;
 
@@ -85,10 +87,9 @@ fn names(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseErr
         },
         Opcode::MakeNode => make_node(fields)?,
         Opcode::MakeDirectory => {
-            let mode = fields.u32()?;
-            fields.skip(4)?;
+            let (mode, umask) = (fields.u32()?, fields.u32()?);
             let name = fields.name()?;
-            Request::MakeDirectory { name, mode }
+            Request::MakeDirectory { name, mode, umask }
         }
         Opcode::Unlink => Request::Unlink {
             name: fields.name()?,
@@ -181,16 +182,29 @@ fn xattrs(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseEr
         Opcode::ListXattr => Request::ListXattr {
             size: fields.u32()?,
         },
-        Opcode::SetXattr => {
-            let (size, flags) = (fields.u32()?, fields.u32()?);
-            let name = fields.name()?;
-            let value = fields.take(size as usize)?;
-            Request::SetXattr { name, value, flags }
-        }
+        Opcode::SetXattr => set_xattr(fields)?,
         Opcode::RemoveXattr => Request::RemoveXattr {
             name: fields.name()?,
         },
         other => return session(other, fields),
+    })
+}
+
+/// A kernel with `SETXATTR_EXT` sends flags of its own and a gap of zeros in front of the name, whose second byte is none.
+fn set_xattr(mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
+    let (size, flags) = (fields.u32()?, fields.u32()?);
+    let mut own_flags = 0;
+    if fields.rest().get(1) == Some(&0) {
+        own_flags = fields.u32()?;
+        fields.skip(4)?;
+    }
+    let name = fields.name()?;
+    let value = fields.take(size as usize)?;
+    Ok(Request::SetXattr {
+        name,
+        value,
+        flags,
+        drops_set_gid: own_flags & SETXATTR_KILLS_SET_GID != 0,
     })
 }
 
@@ -298,9 +312,15 @@ fn flush(mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
 
 fn make_node(mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
     let (mode, device) = (fields.u32()?, fields.u32()?);
-    fields.skip(8)?;
+    let umask = fields.u32()?;
+    fields.skip(4)?;
     let name = fields.name()?;
-    Ok(Request::MakeNode { name, mode, device })
+    Ok(Request::MakeNode {
+        name,
+        mode,
+        umask,
+        device,
+    })
 }
 
 fn rename(mut fields: Fields<'_>, with_flags: bool) -> Result<Request<'_>, ParseError> {
@@ -317,8 +337,13 @@ fn rename(mut fields: Fields<'_>, with_flags: bool) -> Result<Request<'_>, Parse
 
 fn create(mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
     let flags = fields.u32()?;
-    let mode = fields.u32()?;
-    fields.skip(8)?;
+    let (mode, umask) = (fields.u32()?, fields.u32()?);
+    fields.skip(4)?;
     let name = fields.name()?;
-    Ok(Request::Create { name, flags, mode })
+    Ok(Request::Create {
+        name,
+        flags,
+        mode,
+        umask,
+    })
 }

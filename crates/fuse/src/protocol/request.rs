@@ -37,12 +37,15 @@ pub enum Request<'a> {
     MakeNode {
         name: &'a [u8],
         mode: u32,
+        /// Bits of the mode that are taken away unless an access list is handed down.
+        umask: u32,
         /// Which device, if it is to be one.
         device: u32,
     },
     MakeDirectory {
         name: &'a [u8],
         mode: u32,
+        umask: u32,
     },
     Unlink {
         name: &'a [u8],
@@ -70,6 +73,7 @@ pub enum Request<'a> {
         name: &'a [u8],
         flags: u32,
         mode: u32,
+        umask: u32,
     },
     Read(Transfer),
     /// `data` is empty when it was received elsewhere.
@@ -144,6 +148,8 @@ pub enum Request<'a> {
         name: &'a [u8],
         value: &'a [u8],
         flags: u32,
+        /// It is an access list, by somebody to whom the group of the file is strange.
+        drops_set_gid: bool,
     },
     RemoveXattr {
         name: &'a [u8],

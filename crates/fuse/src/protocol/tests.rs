@@ -199,6 +199,7 @@ fn requests_for_extended_attributes_carry_names_values_and_room() {
         name,
         value,
         flags: 1,
+        drops_set_gid: false,
     };
     assert_eq!(parse(&bytes).expect("well formed").request, set);
     let bytes = message(22, &body([64, 0], b"user.a\0"));
@@ -210,7 +211,60 @@ fn requests_for_extended_attributes_carry_names_values_and_room() {
     let bytes = message(24, b"user.a\0");
     let remove = Request::RemoveXattr { name };
     assert_eq!(parse(&bytes).expect("well formed").request, remove);
+    for drops_set_gid in [false, true] {
+        let mut own = u32::from(drops_set_gid).to_ne_bytes().to_vec();
+        own.extend(b"\0\0\0\0user.a\0a\0b");
+        let set = Request::SetXattr {
+            name,
+            value,
+            flags: 1,
+            drops_set_gid,
+        };
+        let bytes = message(21, &body([3, 1], &own));
+        assert_eq!(parse(&bytes).expect("well formed").request, set);
+    }
     // More than there is.
     let bytes = message(21, &body([4, 0], b"user.a\0a\0b"));
     assert!(parse(&bytes).is_err());
+}
+
+#[test]
+fn what_is_made_comes_with_the_umask_of_who_makes_it() {
+    let body = |numbers: [u32; 4]| {
+        let mut body = numbers.map(u32::to_ne_bytes).concat();
+        body.extend(b"new\0");
+        body
+    };
+    let (name, umask) = (b"new".as_slice(), 0o022);
+    let bytes = message(35, &body([1, 0o666, umask, 0]));
+    let create = Request::Create {
+        name,
+        flags: 1,
+        mode: 0o666,
+        umask,
+    };
+    assert_eq!(parse(&bytes).expect("well formed").request, create);
+    let bytes = message(8, &body([0o666, 5, umask, 0]));
+    let node = Request::MakeNode {
+        name,
+        mode: 0o666,
+        umask,
+        device: 5,
+    };
+    assert_eq!(parse(&bytes).expect("well formed").request, node);
+    let bytes = message(
+        9,
+        &[
+            &0o777_u32.to_ne_bytes(),
+            &umask.to_ne_bytes(),
+            b"new\0".as_slice(),
+        ]
+        .concat(),
+    );
+    let directory = Request::MakeDirectory {
+        name,
+        mode: 0o777,
+        umask,
+    };
+    assert_eq!(parse(&bytes).expect("well formed").request, directory);
 }

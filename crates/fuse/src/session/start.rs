@@ -115,10 +115,12 @@ impl Start {
         let (mount, connection) = Mount::new(&self.settings)?;
         let mount = Arc::new(mount);
         let device = Arc::new(DevFuse::new(connection, Arc::new(reserve)));
+        let features = self.volume.features();
         let ready = Ready {
             threads,
             locks: self.volume.locks().is_some(),
-            changes_elsewhere: self.volume.features().changes_elsewhere,
+            access_lists: features.access_lists,
+            changes_elsewhere: features.changes_elsewhere,
         };
         let mut negotiated = self.negotiate(&device, ready)?;
         let kernel = KernelDoes {

@@ -263,6 +263,7 @@ impl Service {
         let new = New {
             kind: making.kind,
             permissions: making.permissions,
+            umask: 0,
             exclusivity,
         };
         let dentry = Dentry::new(directory.inode(), name);

@@ -274,6 +274,7 @@ async fn nothing_can_be_changed_or_mistaken() {
     let new = New {
         kind: NewKind::Directory,
         permissions: 0o755,
+        umask: 0,
         exclusivity: Exclusivity::New,
     };
     let made = volume

@@ -186,6 +186,7 @@ fn new(kind: NewKind<'_>, permissions: u16) -> New<'_> {
     New {
         kind,
         permissions,
+        umask: 0,
         exclusivity: Exclusivity::New,
     }
 }

@@ -13,6 +13,7 @@ async fn make(bed: &Bed, path: &str, special: SpecialFile) -> Result<FileKind, F
     let new = New {
         kind: NewKind::Special(special),
         permissions: 0o640,
+        umask: 0,
         exclusivity: Exclusivity::New,
     };
     let name = name(path);

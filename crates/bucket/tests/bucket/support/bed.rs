@@ -33,6 +33,7 @@ pub(crate) fn new_file(permissions: u16) -> New<'static> {
     New {
         kind: NewKind::Regular,
         permissions,
+        umask: 0,
         exclusivity: Exclusivity::TakeExisting,
     }
 }
@@ -41,6 +42,7 @@ pub(crate) fn new_directory(permissions: u16) -> New<'static> {
     New {
         kind: NewKind::Directory,
         permissions,
+        umask: 0,
         exclusivity: Exclusivity::New,
     }
 }
@@ -581,6 +583,7 @@ impl Bed {
         let new = New {
             kind: NewKind::Symlink(target.as_bytes()),
             permissions: 0o777,
+            umask: 0,
             exclusivity: Exclusivity::New,
         };
         let dentry = Dentry::new(parent, &name);
