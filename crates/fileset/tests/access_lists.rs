@@ -7,13 +7,13 @@ mod trees;
 
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
-use penstock_fileset::{check::check, engine::transact, format_of, snapshots};
+use penstock_fileset::{check::check, engine::transact, format_of};
 use penstock_vfs::{
     AttributeChanges, FileKind, Identity, Inode, New, NewKind, OpenOptions, RemoveKind, RenameMode,
     SpecialFile, Volume, XattrMode,
 };
 
-use support::{Place, ROOT, directory, file, name, user};
+use support::{Place, ROOT, directory, file, user};
 use trees::{ACCESS, DEFAULT, list, seen};
 
 async fn set(place: &Place, inode: Inode, list: (&str, &[u8])) {
@@ -188,16 +188,6 @@ async fn a_directory_hands_its_default_list_down() {
     assert_eq!(mode(&place, deeper).await, 0o600);
     let refused = place.by(user(7)).open(deeper, OpenOptions::READ).await;
     assert_eq!(refused, Err(FsError::PermissionDenied));
-    for (of, kind) in [(made, FileKind::Regular), (link, FileKind::Symlink)] {
-        let refused = place
-            .set_xattr(of, DEFAULT, &handed_down, XattrMode::Set)
-            .await;
-        let is_told = match kind {
-            FileKind::Symlink => matches!(refused, Err(FsError::Unsupported(_))),
-            _ => refused == Err(FsError::PermissionDenied),
-        };
-        assert!(is_told, "{refused:?}");
-    }
     place
         .volume
         .remove_xattr(&user(0), above, DEFAULT.as_bytes())
@@ -209,6 +199,28 @@ async fn a_directory_hands_its_default_list_down() {
         .unwrap();
     assert_eq!(mode(&place, plain).await, 0o600);
     place.is_whole().await;
+}
+
+#[tokio::test]
+async fn only_directories_have_a_default_list() {
+    let place = Place::new().await;
+    let made = place.make(ROOT, "file", file(0o644)).await.unwrap();
+    let link = New {
+        kind: NewKind::Symlink(b"file"),
+        ..file(0o777)
+    };
+    let link = place.make(ROOT, "link", link).await.unwrap();
+    let handed_down = list(&[(7, 6)]);
+    for (of, kind) in [(made, FileKind::Regular), (link, FileKind::Symlink)] {
+        let refused = place
+            .set_xattr(of, DEFAULT, &handed_down, XattrMode::Set)
+            .await;
+        let is_told = match kind {
+            FileKind::Symlink => matches!(refused, Err(FsError::Unsupported(_))),
+            _ => refused == Err(FsError::PermissionDenied),
+        };
+        assert!(is_told, "{refused:?}");
+    }
 }
 
 #[tokio::test]
@@ -265,11 +277,9 @@ async fn snapshots_keep_access_lists() {
     let made = place.make(ROOT, "file", file(0o600)).await.unwrap();
     set(&place, made, (ACCESS, &list(&[(7, 4)]))).await;
     let then = seen(&place, made).await;
-    snapshots::take(&*place.engine, &name("then"))
-        .await
-        .unwrap();
-    set(&place, made, (ACCESS, &list(&[(8, 6)]))).await;
     let shelf = place.find(ROOT, ".snapshot").await.unwrap().inode;
+    place.make(shelf, "then", directory(0o755)).await.unwrap();
+    set(&place, made, (ACCESS, &list(&[(8, 6)]))).await;
     let shown = place.find(shelf, "then").await.unwrap().inode;
     let kept = place.find(shown, "file").await.unwrap().inode;
     assert_eq!(seen(&place, kept).await, then);
