@@ -166,6 +166,7 @@ impl Serving {
             }
         }
         faults.extend(same_sources(&volumes));
+        faults.extend(same_directories(&volumes));
         let values = match values {
             Ok(values) => values,
             // Each value was told already that is read with those of a volume.
@@ -301,6 +302,28 @@ fn same_sources(volumes: &[NamedVolume]) -> Vec<Failure> {
                 ),
                 "export one of them twice",
             ));
+        }
+    }
+    faults
+}
+
+/// A directory of its own is locked by the first volume that has it, so that the second one could not start.
+fn same_directories(volumes: &[NamedVolume]) -> Vec<Failure> {
+    let mut known: HashMap<&Path, &str> = HashMap::new();
+    let mut faults = Vec::new();
+    for NamedVolume { name, spec } in volumes {
+        let cache = spec.values.path(&table::CACHE_DIR);
+        for directory in cache.into_iter().chain(spec.named_staging()) {
+            let other = known.insert(directory, name);
+            if let Some(other) = other.filter(|other| other != name) {
+                faults.push(Failure::usage(
+                    format!(
+                        "[volume.{other}] and [volume.{name}] have the same directory `{}`",
+                        directory.display()
+                    ),
+                    "give each volume a `cache-dir` and a `staging-dir` of its own, in its section",
+                ));
+            }
         }
     }
     faults

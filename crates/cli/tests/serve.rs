@@ -790,6 +790,34 @@ fn a_check_tells_every_fault_in_a_line_and_serves_nothing() {
             .contains("[volume.a] and [volume.b] have the same source"),
         "{ended:?}"
     );
+    let another = scratch.folder("another");
+    let two = sound.replace(
+        "[target.t]",
+        &format!(
+            "[volume.b]\nsource = \"file://{}\"\n[target.t]",
+            another.display()
+        ),
+    ) + "[[export]]\npath = \"/b\"\nvolume = \"b\"\n";
+    for shared in [
+        "cache-dir = \"/d\"\n",
+        "mode = \"staged\"\nstaging-dir = \"/d\"\n",
+    ] {
+        let ended = check(&format!("{shared}{two}"));
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(
+            ended
+                .err
+                .contains("[volume.a] and [volume.b] have the same directory `/d`"),
+            "{ended:?}"
+        );
+    }
+    let read_only = format!("mode = \"staged\"\nstaging-dir = \"/d\"\nread-only = true\n{two}");
+    let ended = check(&read_only);
+    assert_eq!(
+        ended.code,
+        Some(0),
+        "what changes nothing stages nothing: {ended:?}"
+    );
     let ended = check(&format!("memory = \"1K\"\n{sound}"));
     let told = ended.err.matches("`memory` cannot be `1K`").count();
     assert_eq!(told, 1, "{ended:?}");

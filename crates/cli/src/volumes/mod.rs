@@ -82,6 +82,14 @@ impl VolumeSpec {
         }
     }
 
+    /// The staging directory that options name, where it stages anything.
+    pub(crate) fn named_staging(&self) -> Option<&Path> {
+        let stages = self.kind == VolumeKind::Bucket
+            && bucket::is_staged(&self.values)
+            && !self.values.flag(&table::READ_ONLY);
+        stages.then(|| self.values.path(&table::STAGING_DIR))?
+    }
+
     /// Whether opening it takes as long as it must: an index is built, or what an earlier mount staged is
     /// read from a slow disk. Giving up would leave as much to do for the next time.
     pub(crate) fn opens_slowly(&self) -> bool {
