@@ -76,10 +76,12 @@ impl Live {
         let Some((path, _)) = &self.began.file else {
             return;
         };
+        let mut writing = Writing::default();
         loop {
             clock::sleep(LOOK_INTERVAL).await;
             let now = run_blocking(|| stamp(path));
-            if now != self.state.lock().seen {
+            let has_changed = now != self.state.lock().seen;
+            if writing.is_over(now) && has_changed {
                 self.look().await;
             }
         }
@@ -208,6 +210,20 @@ fn moved_target(old: &[NamedTarget], new: &[NamedTarget]) -> Option<String> {
     ))
 }
 
+/// Whether a file is being written. What is there of it by then may be a file without a fault that lets everybody in,
+/// because its rules are still to come.
+#[derive(Debug, Default)]
+struct Writing {
+    before: Stamp,
+}
+
+impl Writing {
+    /// Whether the file is as it was at the last look.
+    fn is_over(&mut self, now: Stamp) -> bool {
+        std::mem::replace(&mut self.before, now) == now
+    }
+}
+
 fn stamp(path: &Path) -> Stamp {
     let file = fs::metadata(path).ok()?;
     Some((
@@ -258,5 +274,25 @@ fn told_rule(rule: &Rule) -> ServedRule {
             Authentication::None => vec!["none".to_owned()],
             Authentication::Both => vec!["sys".to_owned(), "none".to_owned()],
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_being_written_is_not_read() {
+        let state_of = |size| Some((1, 2, size, 3, 4));
+        let mut writing = Writing::default();
+        assert!(!writing.is_over(state_of(10)));
+        assert!(
+            !writing.is_over(state_of(20)),
+            "its rules are still to come"
+        );
+        assert!(writing.is_over(state_of(20)));
+        assert!(!writing.is_over(None), "it is replaced");
+        assert!(!writing.is_over(state_of(20)));
+        assert!(writing.is_over(state_of(20)));
     }
 }
