@@ -7,13 +7,13 @@ mod trees;
 
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
-use penstock_fileset::{check::check, engine::transact, format_of, snapshots};
+use penstock_fileset::{check::check, engine::transact, format_of};
 use penstock_vfs::{
     AttributeChanges, FileKind, Identity, Inode, New, NewKind, OpenOptions, RemoveKind, RenameMode,
     SpecialFile, Volume, XattrMode,
 };
 
-use support::{Place, ROOT, directory, file, name, user};
+use support::{Place, ROOT, directory, file, user};
 use trees::{ACCESS, DEFAULT, list, seen};
 
 async fn set(place: &Place, inode: Inode, list: (&str, &[u8])) {
@@ -246,6 +246,34 @@ async fn what_is_no_list_is_refused() {
 }
 
 #[tokio::test]
+async fn a_listing_of_attributes_has_room_for_both_lists() {
+    let place = Place::new().await;
+    let made = place.make(ROOT, "above", directory(0o700)).await.unwrap();
+    let add = async |length: usize, number: usize| {
+        let attribute = format!("user.{number:0>width$}", width = length - 5);
+        let set = place.set_xattr(made, &attribute, b"", XattrMode::Set);
+        set.await
+    };
+    let mut number = 0;
+    while add(255, number).await.is_ok() {
+        number += 1;
+    }
+    // The longest name for which there is room still.
+    let mut lengths = (10..255).rev();
+    while add(lengths.next().unwrap(), number).await.is_err() {}
+    let listing = async || {
+        let names = place.xattrs(made).await.unwrap();
+        names.iter().map(|name| name.len() + 1).sum::<usize>()
+    };
+    let names = listing().await;
+    assert!(names > 65_000, "{names} bytes are listed");
+    set(&place, made, (ACCESS, &list(&[(7, 6)]))).await;
+    set(&place, made, (DEFAULT, &list(&[(7, 6)]))).await;
+    let names = listing().await;
+    assert!(names <= 64 << 10, "the kernel lists no {names} bytes");
+}
+
+#[tokio::test]
 async fn a_stranger_to_the_group_takes_its_bit_away_with_a_list() {
     let place = Place::new().await;
     let owner = place.by(Identity::new(5, 6, []));
@@ -265,12 +293,9 @@ async fn snapshots_keep_access_lists() {
     let made = place.make(ROOT, "file", file(0o600)).await.unwrap();
     set(&place, made, (ACCESS, &list(&[(7, 4)]))).await;
     let then = seen(&place, made).await;
-    snapshots::take(&*place.engine, &name("then"))
-        .await
-        .unwrap();
-    set(&place, made, (ACCESS, &list(&[(8, 6)]))).await;
     let shelf = place.find(ROOT, ".snapshot").await.unwrap().inode;
-    let shown = place.find(shelf, "then").await.unwrap().inode;
+    let shown = place.make(shelf, "then", directory(0o755)).await.unwrap();
+    set(&place, made, (ACCESS, &list(&[(8, 6)]))).await;
     let kept = place.find(shown, "file").await.unwrap().inode;
     assert_eq!(seen(&place, kept).await, then);
     let opens = |uid, inode| {
