@@ -5,9 +5,15 @@
 mod support;
 mod trees;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
-use penstock_fileset::{check::check, engine::transact, format_of};
+use penstock_fileset::{
+    check::{apply, check, plan},
+    engine::transact,
+    format_of,
+};
 use penstock_vfs::{
     AttributeChanges, FileKind, Identity, Inode, New, NewKind, OpenOptions, RemoveKind, RenameMode,
     SpecialFile, Volume, XattrMode,
@@ -312,7 +318,7 @@ async fn snapshots_keep_access_lists() {
 }
 
 #[tokio::test]
-async fn a_check_finds_a_list_that_does_not_fit_its_mode() {
+async fn a_list_that_does_not_fit_its_mode_is_found_and_repaired() {
     let place = Place::new().await;
     let made = place.make(ROOT, "file", file(0o600)).await.unwrap();
     set(&place, made, (ACCESS, &list(&[(7, 4)]))).await;
@@ -328,4 +334,13 @@ async fn a_check_finds_a_list_that_does_not_fit_its_mode() {
     let report = check(&*place.engine, &*place.bucket, None).await.unwrap();
     assert_eq!(report.findings.len(), 1, "{report:?}");
     assert!(report.findings[0].contains("access list"), "{report:?}");
+    let planned = plan(&*place.engine).await.unwrap();
+    assert_eq!(planned.len(), 1, "{planned:?}");
+    let engine = Arc::clone(&place.engine);
+    apply(engine, planned, &|_| ()).await.unwrap();
+    place.is_whole().await;
+    // What the mode does not allow the list does not either.
+    assert_eq!(mode(&place, made).await, 0o700);
+    let refused = place.by(user(7)).open(made, OpenOptions::READ).await;
+    assert_eq!(refused, Err(FsError::PermissionDenied));
 }
