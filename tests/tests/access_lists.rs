@@ -216,6 +216,32 @@ fn a_default_list_is_handed_down_and_stands_for_the_umask() {
 }
 
 #[test]
+fn who_is_not_the_owner_reads_snapshots_and_links_as_lists_let_him() {
+    if !is_possible() {
+        return;
+    }
+    let fileset = Fileset::new("acl-snapshots");
+    let mount = mounted_for_all(&fileset);
+    let top = mount.join("");
+    sh(
+        &top,
+        "mkdir -m 750 private && echo secret > private/file && chmod 640 private/file && echo open > open \
+         && ln -s private/file link && setfacl -m u:65534:rx private && setfacl -m u:65534:r private/file",
+    )
+    .expect_success();
+    fileset.snapshot("create", "then").expect_success();
+    sh(&top, "setfacl -b private private/file").expect_success();
+    let then = mount.join(".snapshot/then");
+    assert_eq!(sh_as(NOBODY, &then, "cat open").stdout, "open\n");
+    let shown = sh_as(NOBODY, &then, "ls ..").expect_success();
+    assert_eq!(shown.stdout, "then\n");
+    assert_eq!(sh_as(NOBODY, &then, "cat link").stdout, "secret\n");
+    assert!(!sh_as(STRANGER, &then, "cat link").succeeded());
+    assert!(!sh_as(NOBODY, &top, "cat link").succeeded());
+    mount.unmount();
+}
+
+#[test]
 fn copies_and_archives_keep_access_lists() {
     if !is_possible() {
         return;

@@ -5,9 +5,15 @@
 mod support;
 mod trees;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
-use penstock_fileset::{check::check, engine::transact, format_of};
+use penstock_fileset::{
+    check::{apply, check, plan},
+    engine::transact,
+    format_of,
+};
 use penstock_vfs::{
     AttributeChanges, FileKind, Identity, Inode, New, NewKind, OpenOptions, RemoveKind, RenameMode,
     SpecialFile, Volume, XattrMode,
@@ -258,6 +264,34 @@ async fn what_is_no_list_is_refused() {
 }
 
 #[tokio::test]
+async fn a_listing_of_attributes_has_room_for_both_lists() {
+    let place = Place::new().await;
+    let made = place.make(ROOT, "above", directory(0o700)).await.unwrap();
+    let add = async |length: usize, number: usize| {
+        let attribute = format!("user.{number:0>width$}", width = length - 5);
+        let set = place.set_xattr(made, &attribute, b"", XattrMode::Set);
+        set.await
+    };
+    let mut number = 0;
+    while add(255, number).await.is_ok() {
+        number += 1;
+    }
+    // The longest name for which there is room still.
+    let mut lengths = (10..255).rev();
+    while add(lengths.next().unwrap(), number).await.is_err() {}
+    let listing = async || {
+        let names = place.xattrs(made).await.unwrap();
+        names.iter().map(|name| name.len() + 1).sum::<usize>()
+    };
+    let names = listing().await;
+    assert!(names > 65_000, "{names} bytes are listed");
+    set(&place, made, (ACCESS, &list(&[(7, 6)]))).await;
+    set(&place, made, (DEFAULT, &list(&[(7, 6)]))).await;
+    let names = listing().await;
+    assert!(names <= 64 << 10, "the kernel lists no {names} bytes");
+}
+
+#[tokio::test]
 async fn a_stranger_to_the_group_takes_its_bit_away_with_a_list() {
     let place = Place::new().await;
     let owner = place.by(Identity::new(5, 6, []));
@@ -278,9 +312,8 @@ async fn snapshots_keep_access_lists() {
     set(&place, made, (ACCESS, &list(&[(7, 4)]))).await;
     let then = seen(&place, made).await;
     let shelf = place.find(ROOT, ".snapshot").await.unwrap().inode;
-    place.make(shelf, "then", directory(0o755)).await.unwrap();
+    let shown = place.make(shelf, "then", directory(0o755)).await.unwrap();
     set(&place, made, (ACCESS, &list(&[(8, 6)]))).await;
-    let shown = place.find(shelf, "then").await.unwrap().inode;
     let kept = place.find(shown, "file").await.unwrap().inode;
     assert_eq!(seen(&place, kept).await, then);
     let opens = |uid, inode| {
@@ -297,7 +330,7 @@ async fn snapshots_keep_access_lists() {
 }
 
 #[tokio::test]
-async fn a_check_finds_a_list_that_does_not_fit_its_mode() {
+async fn a_list_that_does_not_fit_its_mode_is_found_and_repaired() {
     let place = Place::new().await;
     let made = place.make(ROOT, "file", file(0o600)).await.unwrap();
     set(&place, made, (ACCESS, &list(&[(7, 4)]))).await;
@@ -313,4 +346,13 @@ async fn a_check_finds_a_list_that_does_not_fit_its_mode() {
     let report = check(&*place.engine, &*place.bucket, None).await.unwrap();
     assert_eq!(report.findings.len(), 1, "{report:?}");
     assert!(report.findings[0].contains("access list"), "{report:?}");
+    let planned = plan(&*place.engine).await.unwrap();
+    assert_eq!(planned.len(), 1, "{planned:?}");
+    let engine = Arc::clone(&place.engine);
+    apply(engine, planned, &|_| ()).await.unwrap();
+    place.is_whole().await;
+    // What the mode does not allow the list does not either.
+    assert_eq!(mode(&place, made).await, 0o700);
+    let refused = place.by(user(7)).open(made, OpenOptions::READ).await;
+    assert_eq!(refused, Err(FsError::PermissionDenied));
 }

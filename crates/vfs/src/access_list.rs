@@ -40,6 +40,9 @@ pub enum ListKind {
 }
 
 impl ListKind {
+    /// Bytes of both names in a listing of attributes, each with the zero behind it.
+    pub const NAMES_ROOM: usize = Self::Access.name().len() + Self::Default.name().len() + 2;
+
     /// The list that the extended attribute `name` is, if it is one.
     pub fn of_name(name: &[u8]) -> Option<Self> {
         [Self::Access, Self::Default]
@@ -48,7 +51,7 @@ impl ListKind {
     }
 
     /// The name of the extended attribute that is this list.
-    pub fn name(self) -> &'static [u8] {
+    pub const fn name(self) -> &'static [u8] {
         match self {
             Self::Access => b"system.posix_acl_access",
             Self::Default => b"system.posix_acl_default",

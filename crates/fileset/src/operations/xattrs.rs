@@ -16,7 +16,7 @@ use crate::{
 const VALUE_MAX: usize = 64 << 10;
 /// Names of one file's attributes together: the kernel's own limit of a listing, in which there is always room for those of
 /// access lists.
-const NAMES_MAX: usize = (64 << 10) - 2 * 24;
+const NAMES_MAX: usize = (64 << 10) - ListKind::NAMES_ROOM;
 /// Whose attributes are kept. Those of `system.` mean something to a file system, here access lists.
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use penstock_base::{FsResult, clock};
-use penstock_vfs::{FileKind, Inode};
+use penstock_vfs::{AccessList, AccessLists, FileKind, Inode};
 
 use super::{Repair, number};
 use crate::{
@@ -108,13 +108,16 @@ pub(super) fn orphans(reads: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair
         .collect()
 }
 
-/// Links, parents, sizes and bytes are what the other keys say.
+/// Links, parents, sizes and bytes are what the other keys say, and a mode and its access list fit.
 pub(super) fn counts(_: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
     let mut repairs = Vec::new();
     for (inode, seen) in &survey.inodes {
         let Some(node) = &seen.node else { continue };
         let is_root = *inode == Inode::ROOT.0;
+        let (permissions, lists) = fitting(node);
         let counted = Node {
+            permissions,
+            lists,
             links: seen.names(*inode),
             allocated: seen.allocated,
             size: node.size.max(seen.written_to),
@@ -138,6 +141,15 @@ pub(super) fn counts(_: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
     Ok(repairs)
 }
 
+/// The mode and the lists of a file, where the mode and the access list allow what both did.
+fn fitting(node: &Node) -> (u16, AccessLists) {
+    let mut lists = node.lists.clone();
+    let allowed = lists.access.as_ref().map_or(0o777, AccessList::classes);
+    let permissions = node.permissions & (allowed | !0o777);
+    lists.follow(permissions);
+    (permissions, lists)
+}
+
 fn recounted(inode: u64, (before, after): (&Node, &Node)) -> Repair {
     let fields = [
         ("links", u64::from(before.links), u64::from(after.links)),
@@ -146,9 +158,15 @@ fn recounted(inode: u64, (before, after): (&Node, &Node)) -> Repair {
         ("parent", before.parent, after.parent),
     ];
     let changed = fields.iter().filter(|(_, before, after)| before != after);
-    let told: Vec<_> = changed
+    let mut told: Vec<_> = changed
         .map(|(what, before, after)| format!("{what}: {before}, now {after}"))
         .collect();
+    if (before.permissions, &before.lists) != (after.permissions, &after.lists) {
+        let (before, after) = (before.permissions, after.permissions);
+        told.push(format!(
+            "mode, and the access list with it: {before:03o}, now {after:03o}"
+        ));
+    }
     let text = format!("inode {inode}: {}", told.join("; "));
     Repair::new(text).put(&schema::node(Inode(inode)), after.encode())
 }
