@@ -737,21 +737,29 @@ async fn exports_change_when_the_file_does() {
     assert_eq!(client.status(&root).await, nfsstat3::NFS3_OK);
 }
 
+/// Runs `serve --check` on a file that says this.
+fn check(scratch: &Scratch, text: &str) -> Ended {
+    let file = scratch.file("serve.toml", text);
+    run(scratch
+        .penstock()
+        .args(["serve", "--check", "--config"])
+        .arg(file))
+}
+
+/// A file without a fault.
+fn sound(bucket: &str) -> String {
+    format!(
+        "[volume.a]\nsource = \"{bucket}\"\n[target.t]\nlisten = \"127.0.0.1:1\"\n\
+         [[export]]\npath = \"/a\"\nvolume = \"a\"\n"
+    )
+}
+
 #[test]
 fn a_check_tells_every_fault_in_a_line_and_serves_nothing() {
     let scratch = Scratch::new();
     let bucket = format!("file://{}", scratch.folder("bucket").display());
-    let check = |text: &str| {
-        let file = scratch.file("serve.toml", text);
-        run(scratch
-            .penstock()
-            .args(["serve", "--check", "--config"])
-            .arg(file))
-    };
-    let sound = format!(
-        "[volume.a]\nsource = \"{bucket}\"\n[target.t]\nlisten = \"127.0.0.1:1\"\n\
-         [[export]]\npath = \"/a\"\nvolume = \"a\"\n"
-    );
+    let check = |text: &str| check(&scratch, text);
+    let sound = sound(&bucket);
     let ended = check(&sound);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(
@@ -790,34 +798,6 @@ fn a_check_tells_every_fault_in_a_line_and_serves_nothing() {
             .contains("[volume.a] and [volume.b] have the same source"),
         "{ended:?}"
     );
-    let another = scratch.folder("another");
-    let two = sound.replace(
-        "[target.t]",
-        &format!(
-            "[volume.b]\nsource = \"file://{}\"\n[target.t]",
-            another.display()
-        ),
-    ) + "[[export]]\npath = \"/b\"\nvolume = \"b\"\n";
-    for shared in [
-        "cache-dir = \"/d\"\n",
-        "mode = \"staged\"\nstaging-dir = \"/d\"\n",
-    ] {
-        let ended = check(&format!("{shared}{two}"));
-        assert_eq!(ended.code, Some(2), "{ended:?}");
-        assert!(
-            ended
-                .err
-                .contains("[volume.a] and [volume.b] have the same directory `/d`"),
-            "{ended:?}"
-        );
-    }
-    let read_only = format!("mode = \"staged\"\nstaging-dir = \"/d\"\nread-only = true\n{two}");
-    let ended = check(&read_only);
-    assert_eq!(
-        ended.code,
-        Some(0),
-        "what changes nothing stages nothing: {ended:?}"
-    );
     let ended = check(&format!("memory = \"1K\"\n{sound}"));
     let told = ended.err.matches("`memory` cannot be `1K`").count();
     assert_eq!(told, 1, "{ended:?}");
@@ -834,6 +814,41 @@ fn a_check_tells_every_fault_in_a_line_and_serves_nothing() {
     assert!(
         ended.code == Some(2) && ended.err.contains("and so does SOURCE"),
         "{ended:?}"
+    );
+}
+
+#[test]
+fn volumes_that_name_the_same_directory_are_a_fault_of_a_file() {
+    let scratch = Scratch::new();
+    let bucket = format!("file://{}", scratch.folder("bucket").display());
+    let sound = sound(&bucket);
+    let another = scratch.folder("another");
+    let two = sound.replace(
+        "[target.t]",
+        &format!(
+            "[volume.b]\nsource = \"file://{}\"\n[target.t]",
+            another.display()
+        ),
+    ) + "[[export]]\npath = \"/b\"\nvolume = \"b\"\n";
+    for shared in [
+        "cache-dir = \"/d\"\n",
+        "mode = \"staged\"\nstaging-dir = \"/d\"\n",
+    ] {
+        let ended = check(&scratch, &format!("{shared}{two}"));
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(
+            ended
+                .err
+                .contains("[volume.a] and [volume.b] have the same directory `/d`"),
+            "{ended:?}"
+        );
+    }
+    let read_only = format!("mode = \"staged\"\nstaging-dir = \"/d\"\nread-only = true\n{two}");
+    let ended = check(&scratch, &read_only);
+    assert_eq!(
+        ended.code,
+        Some(0),
+        "what changes nothing stages nothing: {ended:?}"
     );
 }
 
