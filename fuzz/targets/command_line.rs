@@ -20,7 +20,7 @@ mod flags;
 
 use std::path::Path;
 
-use failure::Outcome;
+use failure::{Failure, Outcome};
 use libfuzzer_sys::fuzz_target;
 use options::{Given, Scope, Values, config_file, duration, mount_words};
 use penstock_base::ByteSize;
@@ -32,8 +32,11 @@ fuzz_target!(|text: &str| {
     for scope in [Scope::Mount, Scope::Stream] {
         check_options(mount_words::given(text, scope));
     }
-    let file = config_file::parse(Path::new("/x.toml"), text);
-    check_options(file.map(|file| file.of(Some("s3://bucket/data"))));
+    let (file, faults) = config_file::parse(Path::new("/x.toml"), text);
+    for fault in &faults {
+        check_line(fault);
+    }
+    check_options(Ok(file.of(Some("s3://bucket/data"))));
     check_flags(text);
 });
 
@@ -77,10 +80,16 @@ fn check_options(given: Outcome<Vec<Given>>) {
         .map(|given| given.text.clone())
         .collect();
     if let Err(failure) = given.and_then(Values::resolve) {
-        let line = failure.to_string();
-        assert!(!line.is_empty() && !line.contains('\n'), "{line}");
+        let line = check_line(&failure);
         assert!(secrets.iter().all(|secret| !line.contains(secret.as_str())));
     }
+}
+
+/// What is told is one line.
+fn check_line(failure: &Failure) -> String {
+    let line = failure.to_string();
+    assert!(!line.is_empty() && !line.contains('\n'), "{line}");
+    line
 }
 
 fn check_flags(text: &str) {
