@@ -94,14 +94,7 @@ impl Serving {
             )
         })?;
         let place = places::of_target(&listen.to_string());
-        let spec = VolumeSpec {
-            kind: kind_of(source),
-            source: source.to_owned(),
-            mountpoint: place.clone(),
-            values: values.clone(),
-            environment: environment.clone(),
-        };
-        check_volume(&spec)?;
+        let spec = volume_of(source, place.clone(), (values.clone(), environment))?;
         Ok(Self {
             values: values.clone(),
             title: source.to_owned(),
@@ -234,14 +227,6 @@ impl Serving {
     }
 }
 
-/// What kind of volume a source is.
-fn kind_of(source: &str) -> VolumeKind {
-    match filesets::name_in(source) {
-        Some(_) => VolumeKind::Fileset,
-        None => VolumeKind::Bucket,
-    }
-}
-
 fn values_of(
     file: &ConfigFile,
     source: Option<&str>,
@@ -261,7 +246,7 @@ fn volume_of(
     (values, environment): (Values, &Environment),
 ) -> Outcome<VolumeSpec> {
     let spec = VolumeSpec {
-        kind: kind_of(source),
+        kind: VolumeKind::of(source),
         source: source.to_owned(),
         mountpoint,
         values,
@@ -381,11 +366,7 @@ fn export(values: &Values) -> Outcome<Export> {
     let id = |spec: &OptionSpec| values.count(spec).and_then(|id| u32::try_from(id).ok());
     let rule = Rule {
         clients: clients(values)?,
-        squash: match values.choice(&table::SQUASH) {
-            "none" => Squash::None,
-            "all" => Squash::All,
-            _ => Squash::Root,
-        },
+        squash: Squash::of_word(values.choice(&table::SQUASH)).unwrap_or(Squash::Root),
         anonymous: Owner {
             uid: id(&table::ANONYMOUS_UID).unwrap_or(penstock_nfs::NOBODY),
             gid: id(&table::ANONYMOUS_GID).unwrap_or(penstock_nfs::NOBODY),

@@ -89,6 +89,25 @@ pub enum Squash {
     All,
 }
 
+impl Squash {
+    /// Each of them.
+    pub const EACH: [Self; 3] = [Self::None, Self::Root, Self::All];
+
+    /// The word for it in options and configuration files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Root => "root",
+            Self::All => "all",
+        }
+    }
+
+    /// The one with this word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::EACH.into_iter().find(|squash| squash.word() == word)
+    }
+}
+
 /// How callers may say who they are; other calls are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authentication {
@@ -194,7 +213,7 @@ pub struct Export {
 
 impl Export {
     /// The names on its path.
-    pub(crate) fn components(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn components(&self) -> impl Iterator<Item = &[u8]> {
         components(self.path.as_bytes())
     }
 

@@ -75,7 +75,7 @@ pub(super) fn source_argument() -> Arg {
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let values = command_line::values(matches, Scope::Mount, environment)?;
     let request = MountRequest {
-        volume: kind_of(matches.get_one::<String>("source").expect("required")),
+        volume: VolumeKind::of(matches.get_one::<String>("source").expect("required")),
         source: matches
             .get_one::<String>("source")
             .expect("required")
@@ -88,14 +88,6 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         announced: false,
     };
     perform(request, environment)
-}
-
-/// What kind of volume a source is.
-pub(super) fn kind_of(source: &str) -> VolumeKind {
-    match filesets::name_in(source) {
-        Some(_) => VolumeKind::Fileset,
-        None => VolumeKind::Bucket,
-    }
 }
 
 /// What to mount where, in whatever way that was asked for.
@@ -117,7 +109,7 @@ impl MountRequest {
         environment: &Environment,
     ) -> Outcome<Self> {
         Ok(Self {
-            volume: kind_of(&source),
+            volume: VolumeKind::of(&source),
             values: command_line::collect(given, Some(&source), environment)?,
             source,
             mountpoint,

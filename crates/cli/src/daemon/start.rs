@@ -136,13 +136,13 @@ async fn open_door(
     volumes: &OpenedVolumes,
     (resources, answers): (&Resources, &Answers),
 ) -> Outcome<Box<dyn Door>> {
+    let all = volumes.all();
     if let DoorKind::Nfs(serving) = &plan.door {
         let process = (&plan.volume.environment, resources);
-        let door = doors::nfs::open(serving, &volumes.all(), process).await?;
+        let door = doors::nfs::open(serving, &all, process).await?;
         answers.live.get_or_init(|| Arc::clone(door.live()));
         return Ok(Box::new(door));
     }
-    let all = volumes.all();
     let volume = all
         .first()
         .ok_or_else(|| Failure::new("there is nothing to mount", "name a source"))?;

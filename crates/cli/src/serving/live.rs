@@ -15,7 +15,7 @@ use std::{
 };
 
 use penstock_base::{Mutex, clock, run_blocking};
-use penstock_nfs::{Authentication, Export, NfsServer, Rule, Squash, TargetStatus};
+use penstock_nfs::{Authentication, Export, NfsServer, Rule, TargetStatus};
 use tracing::{info, warn};
 
 use super::{NamedTarget, NamedVolume, Serving};
@@ -261,11 +261,7 @@ fn told_rule(rule: &Rule) -> ServedRule {
             true => "read-only".to_owned(),
             false => "read-write".to_owned(),
         },
-        identity_squash: match rule.squash {
-            Squash::None => "none".to_owned(),
-            Squash::Root => "root".to_owned(),
-            Squash::All => "all".to_owned(),
-        },
+        identity_squash: rule.squash.word().to_owned(),
         anonymous_uid: rule.anonymous.uid,
         anonymous_gid: rule.anonymous.gid,
         require_privileged_source_port: rule.privileged_port,

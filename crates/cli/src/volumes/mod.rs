@@ -33,7 +33,7 @@ use crate::{
     encryption,
     environment::Environment,
     failure::Outcome,
-    limits, memory,
+    filesets, limits, memory,
     options::{Values, table},
     predecessors::Predecessors,
     resources::Resources,
@@ -48,6 +48,16 @@ pub(crate) enum VolumeKind {
     Stream,
     /// A file system of our own.
     Fileset,
+}
+
+impl VolumeKind {
+    /// What a source is that is mounted as it is: a fileset or a bucket.
+    pub(crate) fn of(source: &str) -> Self {
+        match filesets::name_in(source) {
+            Some(_) => Self::Fileset,
+            None => Self::Bucket,
+        }
+    }
 }
 
 /// Everything that says what a volume is.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
 use penstock_vfs::{AccessList, Inode, ListKind, XattrMode};
 
-use super::{Asked, node, put_node, raise_format, shown};
+use super::{Asked, node, put_node, raise_format};
 use crate::{
     engine::{Reads, Transaction},
     schema::Format,
@@ -31,7 +31,7 @@ pub(super) fn set(
     list: (ListKind, &[u8], XattrMode),
 ) -> FsResult<()> {
     let mut file = node(transaction, inode)?;
-    let before = shown(transaction, inode, &file)?;
+    let before = file.attributes(inode);
     file.permissions = file.lists.set((&before, &asked.by), list)?;
     file.changed = asked.now;
     put_node(transaction, inode, &file);
@@ -46,7 +46,7 @@ pub(super) fn remove(
     kind: ListKind,
 ) -> FsResult<()> {
     let mut file = node(transaction, inode)?;
-    let before = shown(transaction, inode, &file)?;
+    let before = file.attributes(inode);
     file.lists.remove((&before, &asked.by), kind)?;
     file.changed = asked.now;
     put_node(transaction, inode, &file);

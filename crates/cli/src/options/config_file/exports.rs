@@ -206,11 +206,7 @@ impl Reader<'_> {
                 rule.read_only = self.word(key, value, &words).unwrap_or(true);
             }
             "identity-squash" => {
-                let words = [
-                    ("none", Squash::None),
-                    ("root", Squash::Root),
-                    ("all", Squash::All),
-                ];
+                let words = Squash::EACH.map(|squash| (squash.word(), squash));
                 rule.squash = self.word(key, value, &words).unwrap_or(Squash::All);
             }
             "anonymous-uid" => {
@@ -415,12 +411,13 @@ fn check_paths(reader: &mut Reader<'_>, file: &ConfigFile) {
     let mut taken = HashSet::new();
     for ExportSection { export, line } in &file.exports {
         let path = &export.path;
-        let names: Vec<_> = path.split('/').filter(|name| !name.is_empty()).collect();
-        let has_dots = names.iter().any(|name| [".", ".."].contains(name));
+        let names: Vec<_> = export.components().collect();
+        let has_dots = names.iter().any(|name| [&b"."[..], b".."].contains(name));
         if !path.is_empty() && (!path.starts_with('/') || has_dots || path.len() > PATH_MAX) {
             let cause = format!("`{path}` is no path that can be mounted");
-            let remedy =
-                "write one that begins with `/`, without `.` and `..`, of at most 1024 bytes";
+            let remedy = format!(
+                "write one that begins with `/`, without `.` and `..`, of at most {PATH_MAX} bytes"
+            );
             reader.fault(*line, &cause, remedy);
         }
         for target in export.targets.iter().collect::<HashSet<_>>() {
