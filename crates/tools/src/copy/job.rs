@@ -21,7 +21,7 @@ use super::{
 use crate::{
     Report, Stop,
     local::{self, Attempts, Directory, FileId, kind_of},
-    work::{Crew, Job, Node},
+    work::{self, Crew, Job, Node, Place},
 };
 
 /// Files that one task copies at most.
@@ -42,6 +42,17 @@ pub(super) enum Task {
     Files(Branch, Vec<Item>),
     /// Copy a range of a large file.
     Range(Arc<Large>),
+}
+
+impl work::Task for Task {
+    fn place(&self) -> Option<Place> {
+        match self {
+            Self::Enter(..) | Self::Range(_) => None,
+            Self::Prune(branch) | Self::List(branch) | Self::Files(branch, _) => {
+                Some(Place::of(branch))
+            }
+        }
+    }
 }
 
 /// A copy.

@@ -15,7 +15,7 @@ use crate::{
     copy::Settings,
     local::{is_root, is_temporary},
     tree::{Dress, Facts, FileKey, Found, Listing, Losses, Source, Target, was_taken},
-    work::{Crew, Job, Node},
+    work::{self, Crew, Job, Node, Place},
 };
 
 /// Files that one task copies at most.
@@ -98,6 +98,17 @@ pub(super) enum Task {
     List(Branch),
     /// Copy what is no directory.
     Files(Branch, Vec<Item>),
+}
+
+impl work::Task for Task {
+    fn place(&self) -> Option<Place> {
+        match self {
+            Self::Enter(..) => None,
+            Self::Begin(branch, _) | Self::List(branch) | Self::Files(branch, _) => {
+                Some(Place::of(branch))
+            }
+        }
+    }
 }
 
 /// A copy.

@@ -23,7 +23,7 @@ use crate::{
     Report, Stop,
     local::c_string,
     volume::errno_of,
-    work::{Crew, Job, Node},
+    work::{self, Crew, Job, Node, Place},
 };
 
 /// Files that one task removes at most.
@@ -53,6 +53,15 @@ pub(super) enum Task<F> {
     List(Branch<F>),
     /// Remove these.
     Files(Parent<F>, Vec<CString>),
+}
+
+impl<F: Folder> work::Task for Task<F> {
+    fn place(&self) -> Option<Place> {
+        match self {
+            Self::List(branch) | Self::Files(Parent::Branch(branch), _) => Some(Place::of(branch)),
+            Self::Enter(..) | Self::Files(Parent::Top(..), _) => None,
+        }
+    }
 }
 
 /// Where names lie.

@@ -1,12 +1,14 @@
 //! Threads that do tasks, of which each may lead to others.
 //!
 //! One queue serves all. Taken from its new end ([`Order::Newest`]) a tree is walked depth first: what waits is
-//! bounded by a page for each level. Taken from its old end ([`Order::Oldest`]) tasks are done as they came, for
+//! bounded by a page for each level and thread. Taken from its old end ([`Order::Oldest`]) tasks are done as they came, for
 //! who waits for them in order. A producer outside waits for room ([`Crew::submit`]); a task never does, for it
 //! may be what makes room.
+//!
+//! Changes of names in one directory exclude each other, in the kernel as in most file systems. So a thread takes the
+//! newest task of a directory in which no other works ([`Task::place`]), and joins another only where there is none.
 
 use std::{
-    collections::VecDeque,
     sync::{Condvar, MutexGuard, PoisonError},
     thread::Scope,
     time::Duration,
@@ -14,17 +16,29 @@ use std::{
 
 use penstock_base::Mutex;
 
-use super::{Stop, Threads, parallelism::Parallelism};
+use super::{
+    Stop, Threads,
+    parallelism::Parallelism,
+    queue::{Place, Queue},
+};
 
 /// How often throughput is measured.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Tasks that wait for each thread before a producer outside does.
 const WAITING_PER_THREAD: usize = 8;
 
+/// A piece of work.
+pub(crate) trait Task: Send {
+    /// The directory in which it changes names; none if it excludes no other task.
+    fn place(&self) -> Option<Place> {
+        None
+    }
+}
+
 /// What a crew does.
 pub(crate) trait Job: Sync {
     /// A piece of it.
-    type Task: Send;
+    type Task: Task;
 
     /// Does one piece. What follows from it goes to `crew`.
     fn run(&self, task: Self::Task, crew: &Crew<Self::Task>);
@@ -56,9 +70,9 @@ pub(crate) struct Crew<T> {
 }
 
 struct Shared<T> {
-    queue: VecDeque<T>,
-    /// Tasks in hand.
-    running: usize,
+    queue: Queue<T>,
+    /// Where the tasks in hand work.
+    in_hand: Vec<Option<Place>>,
     /// Threads that may work.
     limit: usize,
     /// No more work will come from outside.
@@ -67,7 +81,7 @@ struct Shared<T> {
     peak: usize,
 }
 
-impl<T: Send> Crew<T> {
+impl<T: Task> Crew<T> {
     /// Does `job` with `threads`. `produce` gives the crew its first tasks; the call returns its result when
     /// all is done, or when `stop` is set and what was in hand has ended.
     pub(crate) fn run<J: Job<Task = T>, R>(
@@ -80,8 +94,8 @@ impl<T: Send> Crew<T> {
         let parallelism = Parallelism::new(threads);
         let crew = Self {
             shared: Mutex::new(Shared {
-                queue: VecDeque::new(),
-                running: 0,
+                queue: Queue::default(),
+                in_hand: Vec::new(),
                 limit: parallelism.limit(),
                 is_closed: false,
                 peak: 0,
@@ -107,7 +121,7 @@ impl<T: Send> Crew<T> {
     /// Adds a task from within another one. Never waits.
     pub(crate) fn push(&self, task: T) {
         let mut shared = self.shared.lock();
-        shared.queue.push_back(task);
+        shared.queue.push(task.place(), task);
         shared.peak = shared.peak.max(shared.queue.len());
         drop(shared);
         self.work.notify_one();
@@ -130,7 +144,7 @@ impl<T: Send> Crew<T> {
     /// Waits until there is nothing left to do. Only from outside.
     pub(crate) fn wait(&self) {
         let mut shared = self.shared.lock();
-        while shared.running > 0 || !shared.queue.is_empty() {
+        while !shared.is_idle() {
             shared = self.wait_for_room(shared);
         }
     }
@@ -201,7 +215,7 @@ impl<T: Send> Crew<T> {
 
     fn work_as<J: Job<Task = T>>(&self, number: usize, job: &J) {
         while let Some(task) = self.take(number) {
-            let running = Running(self);
+            let running = Running(self, task.place());
             job.run(task, self);
             drop(running);
         }
@@ -214,17 +228,12 @@ impl<T: Send> Crew<T> {
             if self.stop.is_set() {
                 shared.queue.clear();
             }
-            if number < shared.limit {
-                let task = match self.order {
-                    Order::Newest => shared.queue.pop_back(),
-                    Order::Oldest => shared.queue.pop_front(),
-                };
-                if let Some(task) = task {
-                    shared.running += 1;
-                    return Some(task);
-                }
+            if number < shared.limit
+                && let Some(task) = shared.take(self.order)
+            {
+                return Some(task);
             }
-            if shared.is_closed && shared.running == 0 && shared.queue.is_empty() {
+            if shared.is_closed && shared.is_idle() {
                 return None;
             }
             let waiting = match number < shared.limit {
@@ -237,6 +246,29 @@ impl<T: Send> Crew<T> {
     }
 }
 
+impl<T: Task> Shared<T> {
+    fn take(&mut self, order: Order) -> Option<T> {
+        let task = match order {
+            Order::Newest => self.queue.pop_newest(&self.in_hand),
+            Order::Oldest => self.queue.pop_oldest(),
+        };
+        self.in_hand.extend(task.as_ref().map(Task::place));
+        task
+    }
+}
+
+impl<T> Shared<T> {
+    fn is_idle(&self) -> bool {
+        self.in_hand.is_empty() && self.queue.is_empty()
+    }
+
+    fn put_down(&mut self, place: Option<Place>) {
+        if let Some(index) = self.in_hand.iter().position(|it| *it == place) {
+            self.in_hand.swap_remove(index);
+        }
+    }
+}
+
 impl<T> Crew<T> {
     fn wake_all(&self) {
         self.work.notify_all();
@@ -244,14 +276,14 @@ impl<T> Crew<T> {
     }
 }
 
-/// A task in hand; dropped, it no longer is.
-struct Running<'a, T>(&'a Crew<T>);
+/// A task in hand, with its place; dropped, it no longer is.
+struct Running<'a, T>(&'a Crew<T>, Option<Place>);
 
 impl<T> Drop for Running<'_, T> {
     fn drop(&mut self) {
         let mut shared = self.0.shared.lock();
-        shared.running -= 1;
-        let is_idle = shared.running == 0 && shared.queue.is_empty();
+        shared.put_down(self.1);
+        let is_idle = shared.is_idle();
         drop(shared);
         self.0.room.notify_all();
         if is_idle {
@@ -274,6 +306,10 @@ impl<T> Drop for Closing<'_, T> {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
+
+    impl Task for u32 {}
+    impl Task for u64 {}
+    impl Task for () {}
 
     /// Counts to the leaves of a tree with this many branches at each node.
     struct Count {

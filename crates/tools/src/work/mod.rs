@@ -3,15 +3,17 @@
 mod crew;
 mod node;
 mod parallelism;
+mod queue;
 
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 
-pub(crate) use crew::{Crew, Job, Order};
+pub(crate) use crew::{Crew, Job, Order, Task};
 pub(crate) use node::Node;
 pub use parallelism::{THREADS_MAX, Threads};
+pub(crate) use queue::Place;
 
 /// Tells everybody who works on something to end. Set once, for good.
 #[derive(Debug, Clone, Default)]

@@ -24,7 +24,7 @@ use crate::{
     accounts::Accounts,
     local::{self, Handle},
     tree::Source,
-    work::{Crew, Job},
+    work::{self, Crew, Job},
 };
 
 /// Files up to this size are read by who looks at them.
@@ -43,6 +43,8 @@ pub(super) enum Task {
     /// A piece of a file, into this buffer.
     Piece(Arc<Large>, (u64, u64), Chunk, SyncSender<Chunk>),
 }
+
+impl work::Task for Task {}
 
 /// A member with what comes behind its header.
 pub(super) struct Found {

@@ -22,7 +22,7 @@ use crate::{
     accounts::Accounts,
     report::reason,
     tree::{Dress, Facts, LOST_LINKS, Losses, Target, Written, was_taken},
-    work::{Crew, Job},
+    work::{self, Crew, Job},
 };
 
 /// Rights of what is made until it is dressed.
@@ -64,6 +64,8 @@ pub(super) enum Task<'a> {
     /// What a directory gets at the end.
     Directory(Arc<dyn Target>, Box<Member>),
 }
+
+impl work::Task for Task<'_> {}
 
 /// An archive's threads that write.
 pub(super) struct Writing<'a> {

@@ -10,7 +10,7 @@ use penstock_object::{
 use super::{ObjectSettings, Own, Target, ranges::Range};
 use crate::{
     Report, Stop,
-    work::{Crew, Job},
+    work::{self, Crew, Job},
 };
 
 /// Keys that one task deletes where each takes a request of its own: few, so that threads share them and all are done
@@ -26,6 +26,8 @@ pub(super) enum Task {
     /// Delete these, at most [`DELETE_MANY_MAX`].
     Delete(Arc<Target>, Vec<Key>),
 }
+
+impl work::Task for Task {}
 
 /// A removal.
 pub(super) struct Removal<'a> {
