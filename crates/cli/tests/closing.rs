@@ -8,7 +8,7 @@ mod support;
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
     time::Duration,
 };
 
@@ -91,10 +91,14 @@ const PYTHON: &[(&str, &str)] = &[
 ];
 
 fn mounted(scratch: &Scratch, server: &Server) -> (Foreground, PathBuf) {
+    mounted_in("streaming", scratch, server)
+}
+
+fn mounted_in(mode: &str, scratch: &Scratch, server: &Server) -> (Foreground, PathBuf) {
     let mountpoint = scratch.folder("mnt");
     let mut command = scratch.penstock();
     with_access(&mut command, server)
-        .args(["mount", "-f", &format!("s3://{BUCKET}")])
+        .args(["mount", "-f", &format!("s3://{BUCKET}"), "--mode", mode])
         .arg(&mountpoint);
     (Foreground::start(&mut command, &mountpoint), mountpoint)
 }
@@ -132,8 +136,17 @@ fn refuse_uploads(server: &Server) {
 
 #[test]
 fn whatever_a_shell_redirects_is_whole_when_it_ends() {
+    redirect_in("streaming");
+}
+
+#[test]
+fn whatever_a_shell_redirects_to_a_staged_file_is_whole_when_it_ends() {
+    redirect_in("staged");
+}
+
+fn redirect_in(mode: &str) {
     let (scratch, server) = (Scratch::new(), strict_server());
-    let (_mounted, mountpoint) = mounted(&scratch, &server);
+    let (_mounted, mountpoint) = mounted_in(mode, &scratch, &server);
     for name in SHELLS {
         for (number, (script, expected)) in SCRIPTS.iter().enumerate() {
             let key = format!("{name}-{number}");
@@ -154,6 +167,30 @@ fn whatever_python_shares_with_its_children_is_whole_when_it_ends() {
         let ended = python(code, &mountpoint.join(&key));
         assert!(ended.status.success(), "{code}: {ended:?}");
         assert_eq!(stored(&server, &key).as_deref(), Some(*expected), "{code}");
+    }
+}
+
+/// The shell has the file open until it ends.
+#[test]
+fn a_command_that_inherited_a_descriptor_saves_when_it_ends_in_both_modes() {
+    for mode in ["streaming", "staged"] {
+        let (scratch, server) = (Scratch::new(), strict_server());
+        let (_mounted, mountpoint) = mounted_in(mode, &scratch, &server);
+        let script = "exec 3> $f; /bin/echo one >&3; read line; echo two >&3";
+        let mut child = Command::new("bash")
+            .args(["-c", script])
+            .env("f", mountpoint.join("file"))
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("the shell is there");
+        wait_until(mode, || stored(&server, "file").as_deref() == Some("one\n"));
+        drop(child.stdin.take());
+        assert!(child.wait().expect("our own child").success());
+        assert_eq!(
+            stored(&server, "file").as_deref(),
+            Some("one\ntwo\n"),
+            "{mode}"
+        );
     }
 }
 

@@ -45,7 +45,7 @@ use crate::{
 use locks::{Endings, RecordLocks};
 use names::NewMode;
 use overlaps::{Overlaps, Sent};
-use writers::{Closed, Writers};
+use writers::{Closed, Source, Writers};
 
 pub(crate) use answer::{Answer, Failure, Outcome, Reply, Undo};
 pub(crate) use descriptors::MountId;
@@ -227,7 +227,7 @@ impl Adapter {
                 table,
                 ..
             } => begin(data::write(
-                self.note_write(&transfer, table),
+                self.note_write(&transfer, table, of.thread),
                 of,
                 (transfer, appends, in_pieces),
                 written,
@@ -358,9 +358,15 @@ impl Adapter {
         }
     }
 
-    /// Notes which table of descriptors wrote, before it does.
-    fn note_write(self, transfer: &Transfer, table: Option<DescriptorTable>) -> Self {
-        self.writers.wrote(transfer.handle, table);
+    /// Notes who writes, before it happens: the kernel tells the table of descriptors of writes that go past its cache,
+    /// of the others the thread.
+    fn note_write(self, transfer: &Transfer, table: Option<DescriptorTable>, thread: u32) -> Self {
+        match table {
+            Some(table) => self.writers.wrote(transfer.handle, Source::Table(table)),
+            // Of what it writes back by itself it names nobody.
+            None if thread == 0 => {}
+            None => self.writers.wrote(transfer.handle, Source::Thread(thread)),
+        }
         self
     }
 }

@@ -52,10 +52,17 @@ struct Writer {
 enum Last {
     /// Nobody wrote yet; this thread opened the file.
     Opened(u32),
-    /// A write came through this table.
-    Wrote(DescriptorTable),
+    /// A write came from there.
+    Wrote(Source),
     /// All that was written was saved, or could not be.
     Settled,
+}
+
+/// Where a write came from.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Source {
+    Table(DescriptorTable),
+    Thread(u32),
 }
 
 /// A descriptor that was closed.
@@ -97,9 +104,9 @@ impl Writers {
     }
 
     /// Notes a write, before it is carried out.
-    pub(super) fn wrote(&self, handle: HandleId, table: Option<DescriptorTable>) {
-        if let (Some(table), Some(writer)) = (table, self.known().get_mut(&handle)) {
-            writer.last = Last::Wrote(table);
+    pub(super) fn wrote(&self, handle: HandleId, source: Source) {
+        if let Some(writer) = self.known().get_mut(&handle) {
+            writer.last = Last::Wrote(source);
             writer.writes += 1;
         }
     }
@@ -119,8 +126,9 @@ impl Writers {
         };
         let (is_theirs, look) = match writer.last {
             Last::Settled => return save(writer.writes),
-            Last::Wrote(last) => (last == table, writer.saved),
-            Last::Opened(opener) => (opener == thread || share_process(opener, thread), true),
+            Last::Wrote(Source::Table(last)) => (last == table, writer.saved),
+            Last::Wrote(Source::Thread(last)) => (share_process(last, thread), writer.saved),
+            Last::Opened(opener) => (share_process(opener, thread), true),
         };
         if !is_theirs || look && can_still_write(thread, self.mount, closed.inode) {
             return None;
@@ -151,6 +159,9 @@ impl Writers {
 /// Whether two threads belong to one process. Those that cannot be seen any more, or from here,
 /// are taken to: saving too early is better than not at all.
 fn share_process(one: u32, other: u32) -> bool {
+    if one == other {
+        return true;
+    }
     match (process_of(one), process_of(other)) {
         (Some(one), Some(other)) => one == other,
         _ => true,
@@ -193,11 +204,10 @@ mod tests {
         let writers = writers();
         assert!(close(&writers, CHILD, INIT).is_some(), "nothing is known");
         writers.opened(HANDLE, INIT);
-        writers.wrote(HANDLE, Some(PARENT));
-        writers.wrote(HANDLE, None);
+        writers.wrote(HANDLE, Source::Table(PARENT));
         assert!(close(&writers, CHILD, INIT).is_none());
         assert!(close(&writers, PARENT, INIT).is_some());
-        writers.wrote(HANDLE, Some(CHILD));
+        writers.wrote(HANDLE, Source::Table(CHILD));
         assert!(close(&writers, PARENT, INIT).is_none());
         writers.closed(HANDLE);
         assert!(close(&writers, PARENT, INIT).is_some());
@@ -218,14 +228,42 @@ mod tests {
     }
 
     #[test]
+    fn the_first_close_of_the_thread_that_wrote_saves_whatever_else_its_process_has_open() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("file");
+        let still_open = fs::File::create(&path).expect("writable");
+        let own = std::os::fd::AsRawFd::as_raw_fd(&still_open);
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{own}")).expect("open");
+        let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+        let mount = mount.and_then(|text| text.trim().parse().ok());
+        let writers = Writers::new(MountId(mount.expect("a number")));
+        let process = std::process::id();
+        let inode = std::os::linux::fs::MetadataExt::st_ino(&still_open.metadata().expect("open"));
+        let closed = |thread| Closed {
+            handle: HANDLE,
+            inode: Inode(inode),
+            table: PARENT,
+            thread,
+        };
+        writers.opened(HANDLE, process);
+        assert_eq!(writers.close(closed(process)), None, "nothing is written");
+        writers.wrote(HANDLE, Source::Thread(process));
+        assert_eq!(writers.close(closed(INIT)), None, "it did not write");
+        let save = writers.close(closed(process)).expect("it wrote");
+        writers.settled(save);
+        writers.wrote(HANDLE, Source::Thread(process));
+        assert_eq!(writers.close(closed(process)), None, "it goes on");
+    }
+
+    #[test]
     fn everybody_hears_how_it_went_until_somebody_writes_again() {
         let writers = writers();
         writers.opened(HANDLE, INIT);
-        writers.wrote(HANDLE, Some(CHILD));
+        writers.wrote(HANDLE, Source::Table(CHILD));
         let save = close(&writers, CHILD, INIT).expect("it wrote");
         writers.settled(save);
         assert!(close(&writers, PARENT, INIT).is_some());
-        writers.wrote(HANDLE, Some(CHILD));
+        writers.wrote(HANDLE, Source::Table(CHILD));
         // An older save that ends now says nothing about what was written since.
         writers.settled(save);
         assert!(close(&writers, PARENT, INIT).is_none());
