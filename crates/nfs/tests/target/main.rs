@@ -23,6 +23,7 @@ mod mounting;
 mod names;
 mod pace;
 mod port_mapper;
+mod reloads;
 mod repeats;
 mod restarts;
 mod support;
