@@ -28,6 +28,7 @@ use penstock_bucket::HIDDEN_REASONS;
 use penstock_fileset::FilesetVolume;
 use penstock_transfer::DiskCache;
 use penstock_vfs::{Unsaved, UnsavedItem, Volume};
+use tracing::warn;
 
 use crate::{
     encryption,
@@ -252,6 +253,18 @@ impl OpenedVolumes {
     /// The first staging directory, if there is one.
     pub(crate) fn staging(&self) -> Option<&Path> {
         self.each().find_map(|volume| volume.staging.as_deref())
+    }
+
+    /// Shuts them down in their order, where no door is there that would do it.
+    pub(crate) async fn shut_down(&self) {
+        for volume in self.each() {
+            if let Form::Files(files) = &volume.form {
+                for (path, reason) in files.shut_down().await {
+                    warn!(path, %reason, "could not be saved");
+                }
+            }
+            volume.close();
+        }
     }
 
     /// Lets go of their caches, when all doors are closed.
