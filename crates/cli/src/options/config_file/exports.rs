@@ -20,18 +20,20 @@
 //! The keys of a rule are those of the export options of OCI File Storage. An export without a rule is for everybody, as
 //! one of the command line without `--clients`.
 
-use std::{collections::HashSet, net::SocketAddr};
+use std::net::SocketAddr;
 
 use penstock_nfs::{Authentication, Export, Network, Rule, Squash, TargetType};
 use toml::{Spanned, de::DeValue};
 
-use super::{ConfigFile, Key, Reader, TARGET, line_at, text_of};
+use super::{EXPORT, Key, Reader, TARGET, line_at, text_of};
 use crate::options::{OptionSpec, Value, table};
+
+mod checks;
+
+pub(super) use checks::check;
 
 /// The type of a mount target.
 const TYPE: &str = "type";
-/// Bytes in the longest path of an export: longer ones no client can mount.
-const PATH_MAX: usize = 1024;
 /// What a fault in a section is told with.
 const SEE: &str = "docs/operations.md shows such a section";
 
@@ -51,6 +53,8 @@ pub(crate) struct TargetSection {
 pub(crate) struct ExportSection {
     pub export: Export,
     line: usize,
+    /// Where it is could be read, or is not said.
+    has_targets: bool,
 }
 
 impl Reader<'_> {
@@ -84,6 +88,7 @@ impl Reader<'_> {
             let remedy = "give it one, such as listen = \"10.0.0.5:2049\"";
             self.fault(self.line(name), &cause, remedy);
         }
+        self.check_name((TARGET, name_text), self.line(name));
         Some(TargetSection {
             name: name_text.to_string(),
             listen: listen.unwrap_or_else(nowhere),
@@ -118,6 +123,7 @@ impl Reader<'_> {
     pub(super) fn exports(&mut self, key: &Key<'_>, value: &DeValue<'_>) -> Vec<ExportSection> {
         let DeValue::Array(sections) = value else {
             self.fault(self.line(key), "exports are a list", "write [[export]]");
+            self.unread.push((EXPORT, String::new()));
             return Vec::new();
         };
         let sections: Vec<_> = sections.iter().collect();
@@ -131,6 +137,7 @@ impl Reader<'_> {
         let line = line_at(self.text, section.span().start);
         let DeValue::Table(keys) = section.get_ref() else {
             self.fault(line, "an export is a section", "write [[export]]");
+            self.unread.push((EXPORT, String::new()));
             return None;
         };
         let mut export = Export {
@@ -139,12 +146,16 @@ impl Reader<'_> {
             targets: Vec::new(),
             rules: Vec::new(),
         };
+        let mut has_targets = true;
         for (key, value) in keys {
             let value = value.get_ref();
             match key.get_ref().as_ref() {
-                "path" => export.path = self.text(key, value).unwrap_or_default(),
-                "volume" => export.volume = self.text(key, value).unwrap_or_default(),
-                "targets" => export.targets = self.texts(key, value),
+                "path" => export.path = self.name(key, value),
+                "volume" => export.volume = self.name(key, value),
+                "targets" => {
+                    export.targets = self.texts(key, value);
+                    has_targets = !export.targets.is_empty();
+                }
                 "rule" => export.rules = self.rules(key, value),
                 other => {
                     let known = "it has `path`, `volume`, `targets` and [[export.rule]]";
@@ -162,7 +173,11 @@ impl Reader<'_> {
         if !keys.keys().any(|key| key.get_ref() == "rule") {
             export.rules.push(Rule::default());
         }
-        Some(ExportSection { export, line })
+        Some(ExportSection {
+            export,
+            line,
+            has_targets,
+        })
     }
 
     fn rules(&mut self, key: &Key<'_>, value: &DeValue<'_>) -> Vec<Rule> {
@@ -294,6 +309,16 @@ impl Reader<'_> {
         found.map(|(_, meaning)| *meaning)
     }
 
+    /// A text that is not empty; what is none is told, and becomes an empty one.
+    fn name(&mut self, key: &Key<'_>, value: &DeValue<'_>) -> String {
+        let name = self.text(key, value);
+        if name.as_deref() == Some("") {
+            let cause = format!("`{}` is empty", key.get_ref());
+            self.fault(self.line(key), &cause, SEE);
+        }
+        name.unwrap_or_default()
+    }
+
     fn text(&mut self, key: &Key<'_>, value: &DeValue<'_>) -> Option<String> {
         let text = text_of(value);
         if text.is_none() {
@@ -324,109 +349,6 @@ impl Reader<'_> {
 /// Stands for an address that could not be read.
 fn nowhere() -> SocketAddr {
     SocketAddr::from(([0, 0, 0, 0], 0))
-}
-
-/// Finds the faults between sections, and completes what may be left out.
-pub(super) fn check(reader: &mut Reader<'_>, file: &mut ConfigFile) {
-    let only = match &file.targets[..] {
-        [only] => Some(only.name.clone()),
-        _ => None,
-    };
-    for section in &mut file.exports {
-        if section.export.targets.is_empty() {
-            section.export.targets.extend(only.clone());
-        }
-    }
-    if file.has_exports() {
-        check_addresses(reader, &file.targets);
-        check_names(reader, file);
-        check_paths(reader, file);
-    }
-}
-
-/// No two may listen where one does.
-fn check_addresses(reader: &mut Reader<'_>, targets: &[TargetSection]) {
-    let mut taken: Vec<(&str, SocketAddr)> = Vec::new();
-    for target in targets {
-        let addresses = [Some(target.listen), target.portmap];
-        let addresses = addresses.into_iter().flatten();
-        for address in addresses.filter(|address| address.port() != 0) {
-            if let Some((other, at)) = taken
-                .iter()
-                .find(|(_, taken)| is_same_place(*taken, address))
-            {
-                let cause = format!(
-                    "[target.{}] listens on `{address}`, which is `{at}` of [target.{other}]",
-                    target.name
-                );
-                reader.fault(target.line, &cause, "give it another address or port");
-            }
-            taken.push((&target.name, address));
-        }
-    }
-}
-
-fn is_same_place(one: SocketAddr, other: SocketAddr) -> bool {
-    let is_all = one.ip().is_unspecified() || other.ip().is_unspecified();
-    one.port() == other.port() && (is_all || one.ip() == other.ip())
-}
-
-/// Exports are of volumes and targets that are there, and no target is without one.
-fn check_names(reader: &mut Reader<'_>, file: &ConfigFile) {
-    let volumes: HashSet<_> = file.volumes.iter().map(|volume| &*volume.name).collect();
-    let targets: HashSet<_> = file.targets.iter().map(|target| &*target.name).collect();
-    for ExportSection { export, line } in &file.exports {
-        let path = &export.path;
-        if !export.volume.is_empty() && !volumes.contains(&*export.volume) {
-            let cause = format!("`{path}` exports the volume `{}`", export.volume);
-            let remedy = format!("write [volume.{}], or correct the name", export.volume);
-            reader.fault(*line, &format!("{cause}, which is not there"), remedy);
-        }
-        for target in export
-            .targets
-            .iter()
-            .filter(|name| !targets.contains(&***name))
-        {
-            let cause = format!("`{path}` is for the target `{target}`, which is not there");
-            let remedy = format!("write [target.{target}], or correct the name");
-            reader.fault(*line, &cause, remedy);
-        }
-        if export.targets.is_empty() {
-            let cause = format!("`{path}` does not say at which targets it is");
-            reader.fault(*line, &cause, "name them, such as targets = [\"lan\"]");
-        }
-    }
-    for target in &file.targets {
-        let mut exports = file.exports.iter();
-        if !exports.any(|section| section.export.targets.contains(&target.name)) {
-            let cause = format!("[target.{}] exports nothing", target.name);
-            let remedy = "name it in the `targets` of an [[export]], or remove it";
-            reader.fault(target.line, &cause, remedy);
-        }
-    }
-}
-
-/// Paths can be mounted, and none leads to two exports of one target.
-fn check_paths(reader: &mut Reader<'_>, file: &ConfigFile) {
-    let mut taken = HashSet::new();
-    for ExportSection { export, line } in &file.exports {
-        let path = &export.path;
-        let names: Vec<_> = export.components().collect();
-        let has_dots = names.iter().any(|name| [&b"."[..], b".."].contains(name));
-        if !path.is_empty() && (!path.starts_with('/') || has_dots || path.len() > PATH_MAX) {
-            let cause = format!("`{path}` is no path that can be mounted");
-            let remedy = format!(
-                "write one that begins with `/`, without `.` and `..`, of at most {PATH_MAX} bytes"
-            );
-            reader.fault(*line, &cause, remedy);
-        }
-        for target in export.targets.iter().collect::<HashSet<_>>() {
-            if !taken.insert((names.clone(), target)) {
-                let cause = format!("`{path}` is exported twice at the target `{target}`");
-                reader.fault(*line, &cause, "give one of them another path");
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -576,7 +498,6 @@ mod tests {
                     "targets = [\"c\"]",
                     "/p:5: `/home` is for the target `c`, which is not there; ",
                 ),
-                ("targets = [\"c\"]", "/p:3: [target.a] exports nothing; "),
             ],
         );
         check_faults(
@@ -658,6 +579,106 @@ mod tests {
                 ),
             ],
         );
+    }
+
+    /// Each of these has one cause, which is told in one line.
+    #[test]
+    fn one_cause_is_told_in_one_line() {
+        let two = |text: &str| format!("{HEAD}[target.b]\nlisten = \"127.0.0.1:2\"\n{text}");
+        let other = "[[export]]\npath = \"/\"\nvolume = \"home\"\ntargets = [\"b\"]\n";
+        for (text, told) in [
+            (
+                format!("{HEAD}{EXPORT}targets = [\"c\"]\n"),
+                "which is not there",
+            ),
+            (
+                format!("{HEAD}{EXPORT}targets = 7.5\n"),
+                "which is not there",
+            ),
+            (
+                two(&format!("{EXPORT}targets = []\n{other}")),
+                "must be a text",
+            ),
+            (
+                two(&format!("{EXPORT}targets = [[1]]\n{other}")),
+                "must be a text",
+            ),
+            (
+                format!("{HEAD}{EXPORT}").replace("source", "sorce"),
+                "has no source",
+            ),
+            (
+                format!("{HEAD}{EXPORT}").replace("source =", "uid = 1\n#"),
+                "has no source",
+            ),
+            (
+                format!("volume.home = 1\n{EXPORT}[target.a]\nlisten = \"127.0.0.1:1\"\n"),
+                "must be a section",
+            ),
+            (
+                format!("target.a = 1\n{EXPORT}[volume.home]\nsource = \"file:///a\"\n"),
+                "must be a section",
+            ),
+            (
+                format!("{HEAD}[[export]]\nvolume = \"home\"\n{EXPORT}")
+                    .replace("/home\"\nv", "/\"\nv"),
+                "the export has no `path`",
+            ),
+            (two(""), "nothing is exported"),
+            (
+                format!(
+                    "{EXPORT}targets = [\"a\", \"b\"]\n{other}[volume.home]\nsource = \"file:///a\"\n"
+                ),
+                "nothing says where exports are",
+            ),
+            (
+                format!("{HEAD}{EXPORT}").replace("/home\"\nv", "\"\nv"),
+                "`path` is empty",
+            ),
+            (
+                format!("{HEAD}[[export]]\npath = \"/\"\nvolume = \"\"\n"),
+                "`volume` is empty",
+            ),
+        ] {
+            let found = faults(&text);
+            let lines = found
+                .iter()
+                .filter(|fault| !fault.contains("is not an option"));
+            assert_eq!(lines.count(), 1, "{text}\n{found:?}");
+            assert!(
+                found.iter().any(|fault| fault.contains(told)),
+                "{text}\n{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_that_would_lead_elsewhere_are_no_names() {
+        for (name, is_fine) in [
+            ("a.b-c_D9", true),
+            ("../../x", false),
+            (".hidden", false),
+            ("a/b", false),
+            ("a b", false),
+            ("", false),
+        ] {
+            let volume =
+                format!("{HEAD}{EXPORT}").replace("[volume.home]", &format!("[volume.\"{name}\"]"));
+            let volume = volume.replace("volume = \"home\"", &format!("volume = \"{name}\""));
+            let target =
+                format!("{HEAD}{EXPORT}").replace("[target.a]", &format!("[target.\"{name}\"]"));
+            for text in [volume, target] {
+                let found = faults(&text);
+                assert_eq!(found.is_empty(), is_fine, "{text}\n{found:?}");
+                assert!(found.len() <= 1, "{found:?}");
+            }
+        }
+        // Of what is not exported it is a name for people.
+        let (_, found) = parse(
+            Path::new("/p"),
+            "[volume.\"my data\"]\nsource = \"s3://data\"\n",
+        );
+        assert_eq!(found, []);
     }
 
     #[test]
