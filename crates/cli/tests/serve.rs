@@ -18,7 +18,7 @@ use std::{
 
 use nfs::{Client, free_address, libnfs, mount};
 use nfs3_client::nfs3_types::{
-    nfs3::{nfs_fh3, nfsstat3, stable_how},
+    nfs3::{Nfs3Result, READ3args, WRITE3args, nfs_fh3, nfsstat3, stable_how},
     rpc::{auth_unix, opaque_auth},
     xdr_codec::{Opaque, Pack},
 };
@@ -213,6 +213,85 @@ fn lock(target: &Target, file: &nfs_fh3, reclaims: bool) -> u32 {
     stream.read_exact(&mut answer).expect("answered");
     let status = answer.last_chunk().expect("36 bytes");
     u32::from_be_bytes(*status)
+}
+
+/// An access list as its extended attribute says it: tag, rights and number of each entry.
+fn list(entries: &[(u16, u16, u32)]) -> String {
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, may, id) in entries {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(may.to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test]
+async fn a_list_of_a_fileset_decides_for_users_and_groups_of_clients() {
+    const ANY: u32 = u32::MAX;
+    let mut target = Target::of_fileset("lists");
+    target.kill();
+    let place = target.scratch.folder("mnt");
+    let mut command = target.scratch.penstock();
+    let mounted = run(command.args(["mount", &target.source]).arg(&place));
+    if mounted.code != Some(0) {
+        return penstock_skips::skipped(format!("nothing can be mounted: {mounted:?}"));
+    }
+    // Root's, as the mode says; user 1000 may read it, and group 200 change it.
+    let file = list(&[
+        (1, 6, ANY),
+        (2, 4, 1000),
+        (4, 0, ANY),
+        (8, 6, 200),
+        (0x10, 6, ANY),
+        (0x20, 0, ANY),
+    ]);
+    let program = "import os, sys\n\
+        path = sys.argv[1] + '/file'\n\
+        open(path, 'w').write('secret')\n\
+        os.setxattr(path, 'system.posix_acl_access', bytes.fromhex(sys.argv[2]))\n\
+        os.chmod(sys.argv[1], 0o755)\n";
+    succeed(
+        Command::new("python3")
+            .args(["-c", program])
+            .arg(&place)
+            .arg(&file),
+    );
+    support::umount(&place);
+    target.start(&[]);
+    let may = async |uid: u32, groups: &[u32]| {
+        let caller = auth_unix {
+            uid,
+            gid: uid,
+            gids: groups.to_vec(),
+            ..auth_unix::default()
+        };
+        let client = nfs::mount_as(target.address, "/", &caller).await;
+        let mut client = client.expect("mounted");
+        let file = client.lookup("file").await.expect("there");
+        let read = READ3args {
+            file: file.clone(),
+            offset: 0,
+            count: 6,
+        };
+        let write = WRITE3args {
+            file,
+            offset: 0,
+            count: 6,
+            stable: stable_how::FILE_SYNC,
+            data: Opaque::borrowed(b"secret"),
+        };
+        let read = client.nfs.read(&read).await.expect("answered");
+        let write = client.nfs.write(&write).await.expect("answered");
+        [
+            matches!(read, Nfs3Result::Ok(_)),
+            matches!(write, Nfs3Result::Ok(_)),
+        ]
+    };
+    assert_eq!(may(1000, &[]).await, [true, false]);
+    assert_eq!(may(3000, &[7, 200]).await, [true, true]);
+    assert_eq!(may(3000, &[7]).await, [false, false]);
+    assert_eq!(may(0, &[]).await, [true, true]);
 }
 
 #[tokio::test]

@@ -118,7 +118,7 @@ impl Server {
     }
 
     /// Writes down where the mount stages, if it does, for those who find it dead.
-    pub fn record(&self, staging: Option<&Path>) -> io::Result<Record> {
+    pub fn record(&self, staging: &[&Path]) -> io::Result<Record> {
         Record::write(&self.place, &self.mountpoint, staging)
     }
 

@@ -145,7 +145,7 @@ async fn open(
     }
     let volumes = opening.volumes();
     answers.volumes.get_or_init(|| volumes.clone());
-    let record = record(control, volumes.staging());
+    let record = record(control, &volumes.staging());
     let door = open_door(plan, &volumes, (resources, answers)).await?;
     tell_guardian(plan, door.as_ref());
     if !plan.goes_on() {
@@ -237,7 +237,7 @@ async fn tell_of_lost_guardian(end: impl Future<Output = ()>) {
 }
 
 /// What those who find the mount dead are told.
-fn record(control: Option<&server::Server>, staging: Option<&Path>) -> Option<Record> {
+fn record(control: Option<&server::Server>, staging: &[&Path]) -> Option<Record> {
     let written = control?.record(staging);
     let untold = |error| warn!(%error, "`penstock umount` cannot tell what this mount leaves if it is killed");
     written.map_err(untold).ok()

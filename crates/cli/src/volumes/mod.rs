@@ -250,9 +250,10 @@ impl OpenedVolumes {
         caches.collect()
     }
 
-    /// The first staging directory, if there is one.
-    pub(crate) fn staging(&self) -> Option<&Path> {
-        self.each().find_map(|volume| volume.staging.as_deref())
+    /// Their staging directories.
+    pub(crate) fn staging(&self) -> Vec<&Path> {
+        let staging = self.each().filter_map(|volume| volume.staging.as_deref());
+        staging.collect()
     }
 
     /// Shuts them down in their order, where no door is there that would do it.

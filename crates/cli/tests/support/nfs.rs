@@ -155,7 +155,12 @@ pub async fn connect(address: SocketAddr) -> Io {
 
 /// A client of a directory; the status where it cannot be mounted.
 pub async fn mount(address: SocketAddr, path: &str) -> Result<Client, u32> {
-    let credential = || opaque_auth::auth_unix(&auth_unix::default());
+    mount_as(address, path, &auth_unix::default()).await
+}
+
+/// The same for calls of somebody.
+pub async fn mount_as(address: SocketAddr, path: &str, caller: &auth_unix) -> Result<Client, u32> {
+    let credential = || opaque_auth::auth_unix(caller);
     let io = connect(address).await;
     let mut mounts = MountClient::new_with_auth(io, credential(), opaque_auth::default());
     let path = dirpath(Opaque::owned(path.as_bytes().to_vec()));

@@ -11,6 +11,7 @@
     unreachable_pub
 )]
 
+mod access_lists;
 mod clients;
 mod connections;
 mod data;
