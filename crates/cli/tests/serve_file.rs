@@ -262,3 +262,61 @@ async fn exports_change_when_the_file_does() {
     });
     assert_eq!(client.status(&root).await, nfsstat3::NFS3_OK);
 }
+
+#[test]
+fn a_process_that_serves_several_filesets_obeys_orders_to_each() {
+    let scratch = Scratch::new();
+    let name = |which: &str| format!("serve-{which}-{}", std::process::id());
+    let names = [name("one"), name("other")];
+    let mut text = format!(
+        "state-dir = \"{}\"\n[target.t]\nlisten = \"{}\"\n",
+        scratch.path("state").display(),
+        free_address()
+    );
+    for (index, name) in names.iter().enumerate() {
+        let store = format!(
+            "file://{}",
+            scratch.folder(&format!("store-{index}")).display()
+        );
+        let mut create = scratch.penstock();
+        succeed(create.args(["fileset", "create", name, "--store", &store]));
+        text += &format!(
+            "[volume.v{index}]\nsource = \"fileset://{name}\"\n\
+             [[export]]\npath = \"/{index}\"\nvolume = \"v{index}\"\n"
+        );
+    }
+    let file = scratch.file("serve.toml", &text);
+    let mut serve = scratch.penstock();
+    serve
+        .args(["serve", "--config"])
+        .arg(&file)
+        .stderr(Stdio::null());
+    let process = Background(serve.spawn().expect("it was just built"));
+    let place = format!("/nfs{}", file.display());
+    wait_until("it serves", || {
+        let told = support::run(scratch.penstock().args(["stats", &place]));
+        told.out.contains("serving") || told.out.contains("/1")
+    });
+    let fileset = |arguments: &[&str]| {
+        let mut command = scratch.penstock();
+        succeed(command.arg("fileset").args(arguments))
+    };
+    for (name, snapshot) in names.iter().zip(["first", "second"]) {
+        fileset(&["snapshot", "create", &format!("{name}@{snapshot}")]);
+    }
+    let listed = names
+        .each_ref()
+        .map(|name| fileset(&["snapshot", "list", name]));
+    assert!(
+        listed[0].contains("first") && !listed[0].contains("second"),
+        "{listed:?}"
+    );
+    assert!(
+        listed[1].contains("second") && !listed[1].contains("first"),
+        "{listed:?}"
+    );
+    drop(process);
+    for name in &names {
+        fileset(&["destroy", name, "--yes"]);
+    }
+}

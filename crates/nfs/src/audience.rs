@@ -45,7 +45,9 @@ impl Audience {
 
     /// Tells of changes: also of one that was made before, and of many at once.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+        let mut changes = self.changes.subscribe();
+        changes.mark_changed();
+        changes
     }
 
     fn now(&self) -> Arc<ById> {

@@ -155,7 +155,7 @@ pub(super) async fn open(
     let files: Arc<dyn Volume> = volume.clone();
     Ok(OpenedVolume {
         form: Form::Files(files),
-        fileset: Some(volume),
+        fileset: Some((name.to_owned(), volume)),
         read_only: values.flag(&table::READ_ONLY),
         keeps_owners: true,
         read_ahead_kib: None,

@@ -123,8 +123,8 @@ pub(crate) enum Form {
 /// A volume before doors are opened in front of it, and after.
 pub(crate) struct OpenedVolume {
     pub form: Form,
-    /// The same as what it is, if that is a fileset.
-    pub fileset: Option<Arc<FilesetVolume>>,
+    /// The same as what it is, if that is a fileset, with its name.
+    pub fileset: Option<(String, Arc<FilesetVolume>)>,
     /// Whether nothing in it can be changed.
     pub read_only: bool,
     /// Whether files have owners and modes of their own, for which permission is to be checked.
@@ -238,10 +238,10 @@ impl OpenedVolumes {
         self.each().map(|volume| volume.sent()).sum()
     }
 
-    /// Those of them that are filesets.
-    pub(crate) fn filesets(&self) -> Vec<&Arc<FilesetVolume>> {
+    /// Those of them that are filesets, with the names of these.
+    pub(crate) fn filesets(&self) -> Vec<(&str, &Arc<FilesetVolume>)> {
         let filesets = self.each().filter_map(|volume| volume.fileset.as_ref());
-        filesets.collect()
+        filesets.map(|(name, fileset)| (&**name, fileset)).collect()
     }
 
     /// Their disk caches.
