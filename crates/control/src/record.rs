@@ -198,7 +198,10 @@ mod tests {
         let process = std::process::id();
         assert_eq!(staging_of(&place, mountpoint, process), [staging]);
         living.remove();
-        assert_eq!(staging_of(&place, mountpoint, process), Vec::<PathBuf>::new());
+        assert_eq!(
+            staging_of(&place, mountpoint, process),
+            Vec::<PathBuf>::new()
+        );
     }
 
     #[test]
