@@ -1,6 +1,9 @@
 //! What a mount point and the other places of a mount have to do with one another.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use crate::failure::{Failure, Outcome};
 
@@ -20,6 +23,15 @@ pub(crate) fn check_apart(mountpoint: &Path, directory: &Path) -> Outcome {
         ),
         "choose a mount point outside of it",
     ))
+}
+
+/// Where a path leads, without links and `..`; of what is not there yet, where it would be.
+pub(crate) fn real(path: &Path) -> PathBuf {
+    let nearest = path.ancestors().find_map(|part| {
+        let real = fs::canonicalize(part).ok()?;
+        Some(real.join(path.strip_prefix(part).unwrap_or(Path::new(""))))
+    });
+    nearest.unwrap_or_else(|| path.to_owned())
 }
 
 /// A directory in which a mount keeps something of its own.
@@ -42,12 +54,7 @@ impl Own {
 /// Refuses a directory of our own among the objects of a local directory, where its files would be
 /// objects: those of a cache would be cached, and those of a staging directory staged.
 pub(crate) fn check_own_apart(what: Own, own: &Path, directory: &Path) -> Outcome {
-    // It need not be there yet.
-    let nearest = own.ancestors().find_map(|part| {
-        let real = fs::canonicalize(part).ok()?;
-        Some(real.join(own.strip_prefix(part).unwrap_or(Path::new(""))))
-    });
-    let (Some(own), Ok(directory)) = (nearest, fs::canonicalize(directory)) else {
+    let (own, Ok(directory)) = (real(own), fs::canonicalize(directory)) else {
         return Ok(());
     };
     if !own.starts_with(&directory) {

@@ -4,6 +4,7 @@
 //! ([`Serving::of_source`]), which make the same with one of each, that have no names. A file is looked at again while its
 //! targets are served: `live`.
 
+mod apart;
 mod live;
 
 use std::{
@@ -123,7 +124,7 @@ impl Serving {
         environment: &Environment,
     ) -> Result<Self, Vec<Failure>> {
         let (file, mut faults) = config_file::read_all(path).map_err(|fault| vec![fault])?;
-        if !file.has_exports() {
+        if !file.has_exports() && faults.is_empty() {
             faults.push(Failure::usage(
                 format!(
                     "`{}` has no [target.NAME] and no [[export]]",
@@ -132,7 +133,14 @@ impl Serving {
                 "write them, or name a SOURCE and --listen",
             ));
         }
-        let values = values_of(&file, None, (&given, environment));
+        // What is wrong with a value of all is told once, and not with each volume.
+        let values = match values_of(&file, None, (&given, environment)) {
+            Ok(values) => Some(values),
+            Err(fault) => {
+                add_new(&mut faults, fault);
+                None
+            }
+        };
         let place = places::of_target(&path.display().to_string());
         let mut volumes = Vec::new();
         for section in &file.volumes {
@@ -152,20 +160,17 @@ impl Serving {
                         name: section.name.clone(),
                         spec,
                     }),
-                    // A value that the file has for all was told already.
                     Err(fault) if faults.contains(&fault) => {}
                     Err(fault) => faults.push(in_volume(&section.name, &fault)),
                 }
             }
         }
-        faults.extend(same_sources(&volumes));
-        faults.extend(same_directories(&volumes));
-        let values = match values {
-            Ok(values) => values,
-            // Each value was told already that is read with those of a volume.
-            Err(fault) if faults.is_empty() => return Err(vec![fault]),
-            Err(_) => return Err(faults),
+        faults.extend(apart::faults(&volumes));
+        let Some(values) = values else {
+            return Err(faults);
         };
+        let state = values.path(&table::STATE_DIR);
+        faults.extend(apart::check_state(state, &volumes, environment));
         faults.extend(misplaced(&values));
         if !faults.is_empty() {
             return Err(faults);
@@ -256,14 +261,26 @@ fn volume_of(
     Ok(spec)
 }
 
-/// Refuses a source that is none, and a cache among the objects of a local directory.
+/// Refuses a source that is none, and what is kept on this machine among the objects of a local directory.
 fn check_volume(spec: &VolumeSpec) -> Outcome {
     let store = filesets::place_of(&spec.source, &spec.environment)?.store;
     stores::check_source(&store, &spec.values)?;
     let directory = stores::local_directory(&store);
-    match directory.zip(spec.values.path(&table::CACHE_DIR)) {
-        Some((directory, cache)) => mount_point::check_own_apart(Own::Cache, cache, &directory),
-        None => Ok(()),
+    let own = [
+        (Own::Cache, spec.values.path(&table::CACHE_DIR)),
+        (Own::Staging, spec.named_staging()),
+    ];
+    for (what, path) in own {
+        if let Some((directory, path)) = directory.as_ref().zip(path) {
+            mount_point::check_own_apart(what, path, directory)?;
+        }
+    }
+    Ok(())
+}
+
+fn add_new(faults: &mut Vec<Failure>, fault: Failure) {
+    if !faults.contains(&fault) {
+        faults.push(fault);
     }
 }
 
@@ -272,46 +289,6 @@ fn in_volume(name: &str, fault: &Failure) -> Failure {
         format!("[volume.{name}]: {}", fault.cause()),
         fault.remedy(),
     )
-}
-
-/// Two volumes of one source would not know of each other's files and locks.
-fn same_sources(volumes: &[NamedVolume]) -> Vec<Failure> {
-    let mut known: HashMap<&str, &str> = HashMap::new();
-    let mut faults = Vec::new();
-    for NamedVolume { name, spec } in volumes {
-        if let Some(other) = known.insert(&spec.source, name) {
-            faults.push(Failure::usage(
-                format!(
-                    "[volume.{other}] and [volume.{name}] have the same source `{}`",
-                    spec.source
-                ),
-                "export one of them twice",
-            ));
-        }
-    }
-    faults
-}
-
-/// A directory of its own is locked by the first volume that has it, so that the second one could not start.
-fn same_directories(volumes: &[NamedVolume]) -> Vec<Failure> {
-    let mut known: HashMap<&Path, &str> = HashMap::new();
-    let mut faults = Vec::new();
-    for NamedVolume { name, spec } in volumes {
-        let cache = spec.values.path(&table::CACHE_DIR);
-        for directory in cache.into_iter().chain(spec.named_staging()) {
-            let other = known.insert(directory, name);
-            if let Some(other) = other.filter(|other| other != name) {
-                faults.push(Failure::usage(
-                    format!(
-                        "[volume.{other}] and [volume.{name}] have the same directory `{}`",
-                        directory.display()
-                    ),
-                    "give each volume a `cache-dir` and a `staging-dir` of its own, in its section",
-                ));
-            }
-        }
-    }
-    faults
 }
 
 /// Options that would say something else than the sections.

@@ -491,3 +491,48 @@ fn a_dump_of_a_mounted_fileset_is_loaded_into_an_engine_of_another_kind() {
         .env("PGPASSWORD", PASSWORD));
     assert!(old.code != Some(0) && old.err.contains("attach"), "{old:?}");
 }
+
+#[test]
+fn a_start_of_mount_targets_that_fails_leaves_no_session_behind() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let store = format!("file://{}", scratch.folder("bucket").display());
+    let engine = format!("postgres://penstock@127.0.0.1:{}/postgres", server.port);
+    let here = Machine::new(&scratch, "here");
+    let made = here.told(&["create", "home", "--store", &store, "--engine", &engine]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = listener.local_addr().unwrap();
+    let other = scratch.folder("other");
+    let state = scratch.path("state");
+    let text = |cache: &str| {
+        format!(
+            "state-dir = \"{}\"\n[volume.a]\nsource = \"fileset://home\"\n\
+             [volume.b]\nsource = \"file://{}\"\n{cache}[target.t]\nlisten = \"{taken}\"\n\
+             [[export]]\npath = \"/a\"\nvolume = \"a\"\n[[export]]\npath = \"/b\"\nvolume = \"b\"\n",
+            state.display(),
+            other.display()
+        )
+    };
+    for (cache, told) in [
+        ("cache-dir = \"/dev/null/cache\"\n", "/dev/null/cache"),
+        ("", "cannot listen"),
+    ] {
+        let file = scratch.file("serve.toml", &text(cache));
+        let mut serve = here.penstock(&["serve", "--config"]);
+        let ended = run(serve.arg(file).env("PGPASSWORD", PASSWORD));
+        assert!(
+            ended.code == Some(1) && ended.err.contains(told),
+            "{ended:?}"
+        );
+        assert_eq!(here.sessions(), Vec::<serde_json::Value>::new(), "{told}");
+    }
+    // Nor does a mount that the kernel refuses.
+    let mut mount = here.penstock(&["mount", "fileset://home", "--nonempty"]);
+    let place = scratch.file("no-directory", "");
+    let ended = run(mount.arg(place).env("PGPASSWORD", PASSWORD));
+    assert_ne!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(here.sessions(), Vec::<serde_json::Value>::new());
+}

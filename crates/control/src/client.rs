@@ -188,26 +188,32 @@ pub fn unsaved(socket: &Path) -> io::Result<Vec<UnsavedItem>> {
     }
 }
 
-/// Has a mount carry an order about snapshots out, and returns those that it is about.
+/// Has a mount carry an order about snapshots of a fileset out, and returns those that it is about.
 pub fn snapshots(
-    socket: &Path,
+    (socket, fileset): (&Path, &str),
     order: SnapshotOrder,
     patience: Duration,
 ) -> io::Result<Result<Vec<SnapshotItem>, Refusal>> {
-    let request = Request::Snapshots { order };
+    let request = Request::Snapshots {
+        fileset: Some(fileset.to_owned()),
+        order,
+    };
     ordered(socket, &request, patience, |reply| match reply {
         Reply::Snapshots { items, more } => Some((items, more)),
         _ => None,
     })
 }
 
-/// Has a mount carry an order about quotas out, and returns those that it is about.
+/// Has a mount carry an order about quotas of a fileset out, and returns those that it is about.
 pub fn quotas(
-    socket: &Path,
+    (socket, fileset): (&Path, &str),
     order: QuotaOrder,
     patience: Duration,
 ) -> io::Result<Result<Vec<QuotaItem>, Refusal>> {
-    let request = Request::Quotas { order };
+    let request = Request::Quotas {
+        fileset: Some(fileset.to_owned()),
+        order,
+    };
     ordered(socket, &request, patience, |reply| match reply {
         Reply::Quotas { items, more } => Some((items, more)),
         _ => None,
@@ -236,8 +242,13 @@ fn ordered<T>(
 }
 
 /// Has a mount make a dump of its fileset.
-pub fn dump(socket: &Path, keep: u64, patience: Duration) -> io::Result<Result<DumpItem, Refusal>> {
-    let mut connection = Connection::open(socket, &Request::Dump { keep })?;
+pub fn dump(
+    (socket, fileset): (&Path, &str),
+    keep: u64,
+    patience: Duration,
+) -> io::Result<Result<DumpItem, Refusal>> {
+    let fileset = Some(fileset.to_owned());
+    let mut connection = Connection::open(socket, &Request::Dump { fileset, keep })?;
     connection.answer(clock::now() + patience, |reply| match reply {
         Reply::Dumped(made) => Some(made),
         _ => None,
@@ -246,11 +257,12 @@ pub fn dump(socket: &Path, keep: u64, patience: Duration) -> io::Result<Result<D
 
 /// Changes what the fileset of a mount does by itself, and returns what is so then.
 pub fn schedule(
-    socket: &Path,
+    (socket, fileset): (&Path, &str),
     changes: BTreeMap<String, u32>,
     patience: Duration,
 ) -> io::Result<Result<BTreeMap<String, u32>, Refusal>> {
-    let mut connection = Connection::open(socket, &Request::Schedule { changes })?;
+    let fileset = Some(fileset.to_owned());
+    let mut connection = Connection::open(socket, &Request::Schedule { fileset, changes })?;
     connection.answer(clock::now() + patience, |reply| match reply {
         Reply::Schedule { keep } => Some(keep),
         _ => None,

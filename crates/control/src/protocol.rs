@@ -36,23 +36,35 @@ pub enum Request {
     /// Snapshots of a fileset to be listed, taken or removed: [`Reply::Snapshots`] until one says that there are no
     /// more, or [`Reply::Refused`].
     Snapshots {
+        /// The name of the fileset; the only one where it is not said, as earlier programs do not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fileset: Option<String>,
         /// Which of these.
         #[serde(flatten)]
         order: SnapshotOrder,
     },
     /// A dump of a fileset to be made: [`Reply::Dumped`] or [`Reply::Refused`].
     Dump {
+        /// The name of the fileset; the only one where it is not said, as earlier programs do not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fileset: Option<String>,
         /// How many dumps are kept.
         keep: u64,
     },
     /// Changes of what a fileset does by itself, and what is so then: [`Reply::Schedule`] or [`Reply::Refused`].
     Schedule {
+        /// The name of the fileset; the only one where it is not said, as earlier programs do not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fileset: Option<String>,
         /// Jobs with how many of each are to be kept; 0 ends one. Others are as before.
         changes: BTreeMap<String, u32>,
     },
     /// Quotas of a fileset to be listed, set or removed: [`Reply::Quotas`] until one says that there are no more, or
     /// [`Reply::Refused`].
     Quotas {
+        /// The name of the fileset; the only one where it is not said, as earlier programs do not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fileset: Option<String>,
         /// Which of these.
         #[serde(flatten)]
         order: QuotaOrder,
@@ -222,6 +234,9 @@ pub enum Reply {
     Dumped(DumpItem),
     /// What a fileset does by itself.
     Schedule {
+        /// The name of the fileset; the only one where it is not said, as earlier programs do not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fileset: Option<String>,
         /// Jobs with how many of each are kept.
         keep: BTreeMap<String, u32>,
     },
@@ -561,6 +576,19 @@ pub(crate) fn decode(line: &str) -> Result<Request, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn orders_say_which_fileset_they_are_for_and_those_of_earlier_programs_do_not() {
+        for fileset in [None, Some("home".to_owned())] {
+            let order = Request::Snapshots {
+                fileset: fileset.clone(),
+                order: SnapshotOrder::List,
+            };
+            let line = String::from_utf8(encode(&order).expect("a line")).expect("text");
+            assert_eq!(line.contains("fileset"), fileset.is_some(), "{line}");
+            assert_eq!(decode(&line), Ok(order));
+        }
+    }
 
     #[test]
     fn requests_are_read_as_they_were_sent_and_those_of_earlier_programs_too() {

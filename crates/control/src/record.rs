@@ -1,7 +1,7 @@
 //! What a mount writes down of itself for those who find it dead: where it stages.
 //!
-//! `ID.PID.staging` lies beside its socket and has the path of the staging directory; it is empty where
-//! nothing is staged. The process holds a lock on it, by which a record of the living is told from one of
+//! `ID.PID.staging` lies beside its socket and has the paths of the staging directories, with a zero between two of them; it
+//! is empty where nothing is staged. The process holds a lock on it, by which a record of the living is told from one of
 //! the dead, and removes it when it ends with a last word. What a dead mount left unsaved lies where its
 //! record says until a mount with the same directory takes it over.
 //!
@@ -26,6 +26,9 @@ use crate::{SocketDirectory, directory::OfProcess};
 /// not known.
 const KEPT: Duration = Duration::from_hours(7 * 24);
 
+/// What stands between two paths, none of which can have it.
+const BETWEEN: u8 = 0;
+
 /// The record of a mount that lives.
 #[derive(Debug)]
 pub struct Record {
@@ -38,9 +41,9 @@ impl Record {
     pub(crate) fn write(
         place: &SocketDirectory,
         mountpoint: &Path,
-        directory: Option<&Path>,
+        directories: &[&Path],
     ) -> io::Result<Self> {
-        forget_taken_over(place, mountpoint, directory);
+        forget_taken_over(place, mountpoint, directories);
         forget_old(place);
         let path = place.record_of(mountpoint, std::process::id());
         let mut options = File::options();
@@ -53,7 +56,8 @@ impl Record {
         // In another container a process with the same number may live that wrote it.
         file.try_lock()?;
         file.set_len(0)?;
-        file.write_all(directory.unwrap_or(Path::new("")).as_os_str().as_bytes())?;
+        let paths = directories.iter().map(|path| path.as_os_str().as_bytes());
+        file.write_all(&paths.collect::<Vec<_>>().join(&BETWEEN))?;
         Ok(Self {
             path,
             _locked: file,
@@ -66,11 +70,12 @@ impl Record {
     }
 }
 
-/// Removes records of dead mounts which say nothing that the mount with this directory does not say.
-fn forget_taken_over(place: &SocketDirectory, mountpoint: &Path, directory: Option<&Path>) {
+/// Removes records of dead mounts which say nothing that the mount with these directories does not say.
+fn forget_taken_over(place: &SocketDirectory, mountpoint: &Path, directories: &[&Path]) {
     for OfProcess { path: record, .. } in place.records(mountpoint) {
         let told = read(&record);
-        let is_taken_over = told.is_none() || told.as_deref() == directory;
+        let mut told = told.iter();
+        let is_taken_over = told.all(|told| directories.contains(&told.as_path()));
         if is_taken_over && is_of_dead(&record) {
             let _ = fs::remove_file(record);
         }
@@ -88,7 +93,8 @@ fn forget_old(place: &SocketDirectory) {
 
 /// Whether the mount staged nothing, or nothing is where it staged.
 fn leads_nowhere(record: &Path) -> bool {
-    read(record).is_none_or(|staged| staged.try_exists().is_ok_and(|exists| !exists))
+    let is_gone = |staged: &PathBuf| staged.try_exists().is_ok_and(|exists| !exists);
+    read(record).iter().all(is_gone)
 }
 
 fn is_older_than(record: &Path, age: Duration) -> bool {
@@ -96,8 +102,8 @@ fn is_older_than(record: &Path, age: Duration) -> bool {
     written.is_ok_and(|written| written.elapsed().is_ok_and(|elapsed| elapsed > age))
 }
 
-/// The staging directory of a process that serves, or served, the mount point, if it stages.
-pub fn staging_of(place: &SocketDirectory, mountpoint: &Path, process: u32) -> Option<PathBuf> {
+/// The staging directories of a process that serves, or served, the mount point.
+pub fn staging_of(place: &SocketDirectory, mountpoint: &Path, process: u32) -> Vec<PathBuf> {
     read(&place.record_of(mountpoint, process))
 }
 
@@ -124,7 +130,7 @@ pub fn left(
     if dead.is_empty() {
         return Left::Unknown;
     }
-    let directories = dead.iter().filter_map(|record| read(record));
+    let directories = dead.iter().flat_map(|record| read(record));
     let mut staged: Vec<_> = directories
         // What cannot be looked at may hold something.
         .filter(|directory| has_unsaved(directory).unwrap_or(true))
@@ -137,9 +143,15 @@ pub fn left(
     }
 }
 
-fn read(record: &Path) -> Option<PathBuf> {
-    let path = fs::read(record).ok().filter(|path| !path.is_empty())?;
-    Some(OsString::from_vec(path).into())
+/// What a record says; nothing if there is none.
+fn read(record: &Path) -> Vec<PathBuf> {
+    let text = fs::read(record).unwrap_or_default();
+    let paths = text
+        .split(|byte| *byte == BETWEEN)
+        .filter(|path| !path.is_empty());
+    paths
+        .map(|path| OsString::from_vec(path.to_vec()).into())
+        .collect()
 }
 
 fn is_of_dead(record: &Path) -> bool {
@@ -176,17 +188,54 @@ mod tests {
             Left::Staged(vec![staging.clone()])
         );
 
-        Record::write(&place, mountpoint, None)
+        Record::write(&place, mountpoint, &[])
             .expect("written")
             .remove();
         assert!(dead.exists(), "nobody took it over");
-        let living = Record::write(&place, mountpoint, Some(&staging)).expect("written");
+        let living = Record::write(&place, mountpoint, &[&staging]).expect("written");
         assert!(!dead.exists());
         assert_eq!(left(&place, mountpoint, has_unsaved), Left::Unknown);
         let process = std::process::id();
-        assert_eq!(staging_of(&place, mountpoint, process), Some(staging));
+        assert_eq!(staging_of(&place, mountpoint, process), [staging]);
         living.remove();
-        assert_eq!(staging_of(&place, mountpoint, process), None);
+        assert_eq!(
+            staging_of(&place, mountpoint, process),
+            Vec::<PathBuf>::new()
+        );
+    }
+
+    #[test]
+    fn a_record_tells_of_every_staging_directory() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let (place, mountpoint) = (
+            SocketDirectory::at(&scratch.path().join("run")),
+            Path::new("/nfs/etc/serve.toml"),
+        );
+        place.prepare().expect("it can be made");
+        let staging = ["one", "other"].map(|name| scratch.path().join(name));
+        for directory in &staging {
+            fs::create_dir(directory).expect("room");
+        }
+        let paths = staging.each_ref().map(PathBuf::as_path);
+        let living = Record::write(&place, mountpoint, &paths).expect("written");
+        let process = std::process::id();
+        assert_eq!(staging_of(&place, mountpoint, process), staging);
+        let text = fs::read(&living.path).expect("written");
+        living.remove();
+
+        let dead = place.record_of(mountpoint, 1);
+        fs::write(&dead, text).expect("room");
+        fs::write(staging[1].join("unsaved"), "").expect("room");
+        let left = || left(&place, mountpoint, has_unsaved);
+        assert_eq!(left(), Left::Staged(vec![staging[1].clone()]));
+        Record::write(&place, mountpoint, &paths[..1])
+            .expect("written")
+            .remove();
+        assert!(dead.exists(), "of one of them it is still needed");
+        Record::write(&place, mountpoint, &paths)
+            .expect("written")
+            .remove();
+        assert!(!dead.exists());
     }
 
     #[test]
@@ -209,7 +258,7 @@ mod tests {
         let lock = File::open(&living).expect("there");
         lock.lock().expect("nobody has it");
 
-        let begun = Record::write(&place, Path::new("/mnt/x"), None).expect("written");
+        let begun = Record::write(&place, Path::new("/mnt/x"), &[]).expect("written");
         let exist = [&young, &old, &living, &staged, &gone].map(|record| record.exists());
         assert_eq!(exist, [true, false, true, true, false]);
         begun.remove();

@@ -68,17 +68,25 @@ pub trait Daemon: Send + Sync + 'static {
     /// What waits to be saved, what waits longest first.
     fn unsaved(&self) -> Vec<UnsavedItem>;
 
-    /// Carries an order about snapshots out, and tells those that it is about. May block the thread.
-    fn snapshots(&self, order: &SnapshotOrder) -> Result<Vec<SnapshotItem>, Refusal>;
+    /// Carries an order about snapshots of a fileset, or of the only one, out, and tells those that it is about. May block the thread.
+    fn snapshots(
+        &self,
+        fileset: Option<&str>,
+        order: &SnapshotOrder,
+    ) -> Result<Vec<SnapshotItem>, Refusal>;
 
     /// The same of quotas.
-    fn quotas(&self, order: &QuotaOrder) -> Result<Vec<QuotaItem>, Refusal>;
+    fn quotas(&self, fileset: Option<&str>, order: &QuotaOrder) -> Result<Vec<QuotaItem>, Refusal>;
 
     /// Changes what a fileset does by itself, and tells what is so then. May block the thread.
-    fn schedule(&self, changes: &BTreeMap<String, u32>) -> Result<BTreeMap<String, u32>, Refusal>;
+    fn schedule(
+        &self,
+        fileset: Option<&str>,
+        changes: &BTreeMap<String, u32>,
+    ) -> Result<BTreeMap<String, u32>, Refusal>;
 
     /// Makes a dump of a fileset, of which so many are kept then. Blocks the thread for as long as that takes.
-    fn dump(&self, keep: u64) -> Result<DumpItem, Refusal>;
+    fn dump(&self, fileset: Option<&str>, keep: u64) -> Result<DumpItem, Refusal>;
 }
 
 /// Who answers and who obeys.
@@ -118,7 +126,7 @@ impl Server {
     }
 
     /// Writes down where the mount stages, if it does, for those who find it dead.
-    pub fn record(&self, staging: Option<&Path>) -> io::Result<Record> {
+    pub fn record(&self, staging: &[&Path]) -> io::Result<Record> {
         Record::write(&self.place, &self.mountpoint, staging)
     }
 
@@ -175,8 +183,8 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
                 Err(refusal) => Reply::Refused(refusal),
             }
         }
-        Ok(Request::Snapshots { order }) => {
-            match run_blocking(|| duties.daemon.snapshots(&order)) {
+        Ok(Request::Snapshots { fileset, order }) => {
+            match run_blocking(|| duties.daemon.snapshots(fileset.as_deref(), &order)) {
                 Ok(items) => {
                     let reply = |items, more| Reply::Snapshots { items, more };
                     return tell(output, items, SNAPSHOTS_AT_ONCE, reply).await;
@@ -184,23 +192,27 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
                 Err(refusal) => Reply::Refused(refusal),
             }
         }
-        Ok(Request::Quotas { order }) => match run_blocking(|| duties.daemon.quotas(&order)) {
-            Ok(items) => {
-                let reply = |items, more| Reply::Quotas { items, more };
-                return tell(output, items, QUOTAS_AT_ONCE, reply).await;
+        Ok(Request::Quotas { fileset, order }) => {
+            match run_blocking(|| duties.daemon.quotas(fileset.as_deref(), &order)) {
+                Ok(items) => {
+                    let reply = |items, more| Reply::Quotas { items, more };
+                    return tell(output, items, QUOTAS_AT_ONCE, reply).await;
+                }
+                Err(refusal) => Reply::Refused(refusal),
             }
-            Err(refusal) => Reply::Refused(refusal),
-        },
-        Ok(Request::Schedule { changes }) => {
-            match run_blocking(|| duties.daemon.schedule(&changes)) {
+        }
+        Ok(Request::Schedule { fileset, changes }) => {
+            match run_blocking(|| duties.daemon.schedule(fileset.as_deref(), &changes)) {
                 Ok(keep) => Reply::Schedule { keep },
                 Err(refusal) => Reply::Refused(refusal),
             }
         }
-        Ok(Request::Dump { keep }) => match run_blocking(|| duties.daemon.dump(keep)) {
-            Ok(made) => Reply::Dumped(made),
-            Err(refusal) => Reply::Refused(refusal),
-        },
+        Ok(Request::Dump { fileset, keep }) => {
+            match run_blocking(|| duties.daemon.dump(fileset.as_deref(), keep)) {
+                Ok(made) => Reply::Dumped(made),
+                Err(refusal) => Reply::Refused(refusal),
+            }
+        }
         Ok(Request::Unsaved) => {
             let reply = |items, more| Reply::Unsaved { items, more };
             return tell(output, duties.daemon.unsaved(), UNSAVED_AT_ONCE, reply).await;

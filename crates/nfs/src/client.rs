@@ -60,6 +60,11 @@ impl Client {
         (self.address.ip(), self.address.port())
     }
 
+    /// The volumes of which the client may use an export, here or elsewhere.
+    pub(crate) fn volumes(&self, credential: Option<&Credential>) -> Vec<Arc<Service>> {
+        self.target.volumes.of_client(self.place(), credential)
+    }
+
     /// The volume of a handle, and for whom a call of its file is carried out.
     pub(crate) fn asked(
         &self,
@@ -67,9 +72,7 @@ impl Client {
         handle: &[u8],
     ) -> Result<(Arc<Service>, Asked), AuthStatus> {
         let exports = self.target.exports();
-        let found = exports.rule(self.place(), handle);
-        let (exported, rule) = found.ok_or(AuthStatus::BadCredential)?;
-        let asked = Asked::by(credential, (exported.id, rule)).ok_or(AuthStatus::TooWeak)?;
+        let (exported, asked) = exports.asked(self.place(), (credential, handle))?;
         Ok((Arc::clone(&exported.service), asked))
     }
 

@@ -5,9 +5,10 @@ use std::{collections::HashMap, net::IpAddr, sync::Arc};
 use thiserror::Error;
 
 use crate::{
-    export::{Export, Rule, components},
+    export::{Export, components},
     handles::ExportId,
-    service::Service,
+    protocol::rpc::{AuthStatus, Credential},
+    service::{Asked, Service},
 };
 
 /// Why exports cannot be those of a server.
@@ -111,11 +112,6 @@ impl Exports {
         self.list.iter()
     }
 
-    /// The one with a number.
-    pub(crate) fn with_id(&self, id: ExportId) -> Option<&Arc<Exported>> {
-        self.by_id.get(&id)
-    }
-
     /// The one with the longest path that `path` begins with, and the names on the rest of the way.
     pub(crate) fn at_path<'a>(&self, path: &'a [u8]) -> Option<(&Arc<Exported>, Vec<&'a [u8]>)> {
         let wanted: Vec<_> = components(path).collect();
@@ -136,24 +132,34 @@ impl Exports {
         exports.any(|exported| exported.export.is_known(client))
     }
 
-    /// The rule for a client's calls of the file with a handle, and its export. A handle of none of them belongs to
-    /// nobody: where the client may ask for anything, the first export that it may ask finds the handle stale or forged.
-    pub(crate) fn rule(
+    /// The export of the file with a handle, and for whom a call of that file is carried out. A handle of none of them, as
+    /// that of a call that is about no file, belongs to nobody: where the client may use anything, the first export that
+    /// it may use finds the handle stale or forged.
+    pub(crate) fn asked(
         &self,
         (client, port): (IpAddr, u16),
-        handle: &[u8],
-    ) -> Option<(&Arc<Exported>, &Rule)> {
+        (credential, handle): (&Credential, &[u8]),
+    ) -> Result<(&Arc<Exported>, Asked), AuthStatus> {
         let mut exports: &[Arc<Exported>] = &self.list;
-        if let Some(exported) = ExportId::told(handle).and_then(|id| self.with_id(id)) {
+        if let Some(exported) = ExportId::told(handle).and_then(|id| self.by_id.get(&id)) {
             exports = std::slice::from_ref(exported);
         }
-        exports
-            .iter()
-            .find_map(|exported| Some((exported, exported.export.rule(client, port)?)))
+        let mut refusal = AuthStatus::BadCredential;
+        for exported in exports {
+            let Some(rule) = exported.export.rule(client, port) else {
+                continue;
+            };
+            match Asked::by(credential, (exported.id, rule)) {
+                Some(asked) => return Ok((exported, asked)),
+                None => refusal = AuthStatus::TooWeak,
+            }
+        }
+        Err(refusal)
     }
 
-    /// A rule for a client that asks for no file, if there is any.
-    pub(crate) fn any_rule(&self, client: (IpAddr, u16)) -> Option<&Rule> {
-        Some(self.rule(client, &[])?.1)
+    /// Whether there is a rule for a client that does not say who asks.
+    pub(crate) fn take(&self, (client, port): (IpAddr, u16)) -> bool {
+        let mut exports = self.list.iter();
+        exports.any(|exported| exported.export.rule(client, port).is_some())
     }
 }

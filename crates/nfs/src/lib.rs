@@ -8,7 +8,7 @@
 //!   socket.
 //! - `port_mapper`: which of these listens where.
 //! - `target`, `client`: who asks, of which export (`exports`), by which rule (`export`), and whether it is a repeat
-//!   (`duplicates`).
+//!   (`duplicates`). `audience`: the same over all targets, for what a client keeps.
 //! - `service`: a call as calls of a `Volume`: about which file (`handles`, `nodes`), and one file per family of
 //!   procedures. It is one for each volume, whichever targets export that.
 //! - `pace`, `target_type`: what a mount target of a type delivers at most, shared fairly among its clients.
@@ -23,6 +23,7 @@
 //! The door checks permissions by the attributes that a volume shows, for every volume: a bucket does not check, and a
 //! fileset checks once more.
 
+mod audience;
 mod callbacks;
 mod client;
 mod duplicates;

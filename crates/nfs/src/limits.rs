@@ -86,6 +86,8 @@ pub(crate) const LOCKS_MAX: usize = 65_536;
 pub(crate) const LOCK_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a call for a lock waits for another one of the same client.
 pub(crate) const LOCKER_DEADLINE: Duration = Duration::from_secs(8);
+/// How long it takes until what busy clients hold in exports that are gone is tried to be given back again.
+pub(crate) const UNSERVED_PAUSE: Duration = Duration::from_secs(1);
 /// Locks that all clients wait for.
 pub(crate) const WAITING_LOCKS_MAX: usize = 4096;
 /// Locks that the clients with one address wait for.

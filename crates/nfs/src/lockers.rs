@@ -54,6 +54,7 @@ pub(crate) struct Lockers {
 #[derive(Debug)]
 pub(crate) struct Locker {
     pub(crate) number: u64,
+    pub(crate) address: IpAddr,
     holdings: tokio::sync::Mutex<Holdings>,
     /// Which of its starts the client is known in; 0 where it does not say. While the client is freed of all that it
     /// holds nobody else has this, so that nothing that it is given meanwhile is lost.
@@ -110,7 +111,8 @@ impl Lockers {
         let mut known = clients.iter();
         let neighbour = known.find(|(known, _)| known.address == name.address);
         let of_address = neighbour.map_or_else(Arc::default, |(_, of)| Arc::clone(&of.of_address));
-        let made = Arc::new(Locker::new(self.number(), (of_address, &self.count)));
+        let counts = (of_address, &self.count);
+        let made = Arc::new(Locker::new((self.number(), name.address), counts));
         clients.insert(name, Arc::clone(&made));
         Some(made)
     }
@@ -129,12 +131,9 @@ impl Lockers {
         of_machine.map(|(_, client)| Arc::clone(client)).collect()
     }
 
-    /// All of them, with their addresses.
-    pub(crate) fn clients(&self) -> Vec<(IpAddr, Arc<Locker>)> {
-        let clients = self.clients.lock();
-        let all = clients.iter();
-        all.map(|(name, client)| (name.address, Arc::clone(client)))
-            .collect()
+    /// All of them.
+    pub(crate) fn clients(&self) -> Vec<Arc<Locker>> {
+        self.clients.lock().values().cloned().collect()
     }
 
     /// The addresses of all.
@@ -178,7 +177,10 @@ impl Lockers {
 }
 
 impl Locker {
-    fn new(number: u64, (of_address, all): (Arc<AtomicUsize>, &Arc<AtomicUsize>)) -> Self {
+    fn new(
+        (number, address): (u64, IpAddr),
+        (of_address, all): (Arc<AtomicUsize>, &Arc<AtomicUsize>),
+    ) -> Self {
         let totals = [Arc::clone(&of_address), Arc::clone(all)];
         let holdings = Holdings {
             totals,
@@ -186,6 +188,7 @@ impl Locker {
         };
         Self {
             number,
+            address,
             holdings: tokio::sync::Mutex::new(holdings),
             start: tokio::sync::Mutex::new(0),
             of_address,

@@ -27,9 +27,10 @@ use tokio::{
 
 use crate::{
     Export, NfsSettings, TargetSettings, TargetType,
+    audience::Volumes,
     client::Client,
     exports::{ExportError, Exports},
-    handles::{ExportId, Handles},
+    handles::Handles,
     limits::{CONNECTIONS_MAX, PORT_MAPPER_CONNECTIONS_MAX, SWEEP_INTERVAL},
     listening::{Accepting, bind_both},
     monitored::Monitored,
@@ -82,11 +83,13 @@ pub struct TargetStatus {
 /// Mount targets with their volumes. Dropping it ends its connections and saves nothing.
 pub struct NfsServer {
     targets: Vec<Bound>,
-    services: Arc<[Arc<Service>]>,
+    volumes: Arc<Volumes>,
     /// Connections end when this becomes true.
     closing: watch::Sender<bool>,
     listening: Vec<JoinHandle<()>>,
     sweeping: JoinHandle<()>,
+    /// Give back locks in exports that are gone, one for each volume.
+    freeing: Vec<JoinHandle<()>>,
     /// Tell clients that held locks that the targets were started.
     telling: Vec<JoinHandle<()>>,
     left: tokio::sync::Mutex<Option<Unsaved>>,
@@ -119,12 +122,9 @@ impl NfsServer {
             sockets.push(Sockets::bind(target.address, target.portmap).await?);
         }
         let exports = settings.exports.clone();
-        let targets = targets(settings)?;
-        let services = targets.first().map(|target| Arc::clone(&target.services));
-        let services = services.unwrap_or_default();
-        for (target, exports) in tables(&targets, &exports, &services)? {
-            target.export(exports);
-        }
+        let volumes = Arc::<Volumes>::default();
+        let targets = targets(settings, &volumes)?;
+        export(&volumes, tables(&targets, &exports, &volumes)?);
         let closing = watch::Sender::new(false);
         let load = Load::new(pool.budget().total());
         let (mut bound, mut listening) = (Vec::new(), Vec::new());
@@ -143,12 +143,15 @@ impl NfsServer {
             listening.extend(tasks.begin(sockets));
         }
         let told = targets.iter().map(Arc::clone).map(Target::tell_of_start);
+        let services = volumes.all();
+        let freeing = services.iter().map(Arc::clone).map(Service::free_unserved);
         Ok(Self {
             targets: bound,
             listening,
-            sweeping: tokio::spawn(sweep_for_ever(Arc::clone(&services), targets.clone())),
+            sweeping: tokio::spawn(sweep_for_ever(Arc::clone(&volumes), targets.clone())),
+            freeing: freeing.map(tokio::spawn).collect(),
             telling: told.map(tokio::spawn).collect(),
-            services,
+            volumes,
             closing,
             left: tokio::sync::Mutex::default(),
             ended: watch::Sender::new(false),
@@ -164,17 +167,12 @@ impl NfsServer {
         types: &[(String, TargetType)],
     ) -> Result<(), ExportError> {
         let targets: Vec<_> = self.each_target().collect();
-        for (target, exports) in tables(&targets, exports, &self.services)? {
-            target.export(exports);
-        }
+        export(&self.volumes, tables(&targets, exports, &self.volumes)?);
         for target in &targets {
             let given = types.iter().find(|(name, _)| *name == target.name);
             if let Some((_, target_type)) = given {
                 target.become_type(*target_type);
             }
-        }
-        for service in &*self.services {
-            tokio::spawn(free_unserved(Arc::clone(service), targets.clone()));
         }
         Ok(())
     }
@@ -228,14 +226,14 @@ impl NfsServer {
         self.listening.iter().for_each(JoinHandle::abort);
         self.closing.send_replace(true);
         let until = clock::now() + grace;
-        let changing = || self.services.iter().any(|service| service.changing() > 0);
+        let services = self.volumes.all();
+        let changing = || services.iter().any(|service| service.changing() > 0);
         while changing() && clock::now() < until {
             clock::sleep(LEAVE_POLL).await;
         }
-        self.sweeping.abort();
-        self.telling.iter().for_each(JoinHandle::abort);
+        self.end_tasks();
         let mut unsaved = Unsaved::new();
-        for service in &*self.services {
+        for service in &*services {
             unsaved.extend(service.shut_down().await);
         }
         *left = Some(unsaved.clone());
@@ -243,23 +241,28 @@ impl NfsServer {
         self.ended.send_replace(true);
         unsaved
     }
+
+    /// Ends what is done beside calls.
+    fn end_tasks(&self) {
+        self.sweeping.abort();
+        self.freeing.iter().for_each(JoinHandle::abort);
+        self.telling.iter().for_each(JoinHandle::abort);
+    }
 }
 
 impl Drop for NfsServer {
     fn drop(&mut self) {
         self.closing.send_replace(true);
         self.listening.iter().for_each(JoinHandle::abort);
-        self.sweeping.abort();
-        self.telling.iter().for_each(JoinHandle::abort);
-        self.services
-            .iter()
-            .for_each(|service| service.end_waiting());
+        self.end_tasks();
+        let services = self.volumes.all();
+        services.iter().for_each(|service| service.end_waiting());
     }
 }
 
 /// The mount targets with the volumes that they share. A client does not say which volumes it held locks of before the
 /// start, so there is a grace period for all of them or for none.
-fn targets(settings: NfsSettings) -> Result<Vec<Arc<Target>>, StartError> {
+fn targets(settings: NfsSettings, volumes: &Arc<Volumes>) -> Result<Vec<Arc<Target>>, StartError> {
     let load = |target: &TargetSettings| {
         let path = target.lockers.clone();
         Monitored::load(path.clone()).map_err(|error| StartError::Lockers(path, error))
@@ -274,12 +277,18 @@ fn targets(settings: NfsSettings) -> Result<Vec<Arc<Target>>, StartError> {
         let is_reclaimed = served.volume.locks().is_some() && !before.is_empty();
         let grace_period = GracePeriod::begin(settings.grace_period, is_reclaimed);
         let told = (&handles, port_mappers);
-        Arc::new(Service::new(served, told, (&before, grace_period)))
+        let audience = &volumes.audience;
+        Arc::new(Service::new(
+            served,
+            told,
+            audience,
+            (&before, grace_period),
+        ))
     });
-    let services: Arc<[_]> = services.collect();
+    volumes.become_all(services.collect::<Vec<_>>());
     let targets = settings.targets.iter().zip(lists);
     let targets = targets
-        .map(|(settings, list)| Arc::new(Target::new(settings, (list, port_mappers), &services)));
+        .map(|(settings, list)| Arc::new(Target::new(settings, (list, port_mappers), volumes)));
     Ok(targets.collect())
 }
 
@@ -287,7 +296,7 @@ fn targets(settings: NfsSettings) -> Result<Vec<Arc<Target>>, StartError> {
 fn tables<'a>(
     targets: &'a [Arc<Target>],
     exports: &[Export],
-    services: &[Arc<Service>],
+    volumes: &Volumes,
 ) -> Result<Vec<(&'a Arc<Target>, Exports)>, ExportError> {
     for export in exports {
         let is_there = |name: &&String| targets.iter().any(|target| target.name == **name);
@@ -298,18 +307,21 @@ fn tables<'a>(
             });
         }
     }
+    let services = volumes.all();
     let table = |target: &'a Arc<Target>| {
-        let exports = Exports::of_target(&target.name, exports, services)?;
+        let exports = Exports::of_target(&target.name, exports, &services)?;
         Ok((target, exports))
     };
     targets.iter().map(table).collect()
 }
 
-async fn free_unserved(service: Arc<Service>, targets: Vec<Arc<Target>>) {
-    let is_served = |client: IpAddr, export: ExportId| {
-        targets.iter().any(|target| target.serves(client, export))
-    };
-    service.free_unserved(is_served).await;
+/// From now on targets have these tables, and the volumes their audience.
+fn export(volumes: &Volumes, tables: Vec<(&Arc<Target>, Exports)>) {
+    let all = tables.iter().map(|(_, exports)| exports);
+    volumes.audience.become_of(all);
+    for (target, exports) in tables {
+        target.export(exports);
+    }
 }
 
 /// What a mount target listens with.
@@ -414,9 +426,10 @@ impl Listening {
     }
 }
 
-async fn sweep_for_ever(services: Arc<[Arc<Service>]>, targets: Vec<Arc<Target>>) {
+async fn sweep_for_ever(volumes: Arc<Volumes>, targets: Vec<Arc<Target>>) {
     loop {
         clock::sleep(SWEEP_INTERVAL).await;
+        let services = volumes.all();
         for service in &*services {
             service.sweep().await;
         }

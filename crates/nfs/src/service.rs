@@ -11,6 +11,7 @@ mod make;
 mod mounting;
 mod names;
 mod restarts;
+mod unserved;
 mod waiting;
 
 use std::{
@@ -30,6 +31,7 @@ use penstock_vfs::{
 
 use crate::{
     Rule, ServedVolume,
+    audience::Audience,
     callbacks::Callbacks,
     duplicates::Duplicates,
     export::Export,
@@ -56,6 +58,8 @@ pub(crate) struct Service {
     pub(crate) name: String,
     /// Which file system it is.
     identity: String,
+    /// For whom it is exported.
+    audience: Arc<Audience>,
     volume: Arc<dyn Volume>,
     features: Features,
     nodes: Nodes,
@@ -144,6 +148,7 @@ impl Service {
     pub(crate) fn new(
         served: ServedVolume,
         (handles, port_mappers): (&Arc<Handles>, u16),
+        audience: &Arc<Audience>,
         (before, grace_period): (&Arc<HashSet<IpAddr>>, GracePeriod),
     ) -> Self {
         let volume = served.volume;
@@ -152,6 +157,7 @@ impl Service {
         Self {
             name: served.name,
             identity: served.identity,
+            audience: Arc::clone(audience),
             features: volume.features(),
             nodes: Nodes::new(Arc::clone(&volume), Arc::clone(handles)),
             files: OpenFiles::new(Arc::clone(&volume)),

@@ -9,16 +9,15 @@ use tracing::debug;
 
 use crate::{
     TargetSettings,
+    audience::Volumes,
     callbacks::Callbacks,
     duplicates::{Arrival, CallKey, Duplicates},
     exports::Exports,
-    handles::ExportId,
     metrics::NfsMetrics,
     monitored::Monitored,
     mounted::Mounted,
     pace::Pace,
     protocol::rpc::Reply,
-    service::Service,
     target_type::{Cost, TargetType},
 };
 
@@ -32,7 +31,7 @@ pub(crate) struct Target {
     /// Calls of clients that the server was started.
     pub(crate) notices: Callbacks,
     /// All volumes of the process, whether or not they are exported here.
-    pub(crate) services: Arc<[Arc<Service>]>,
+    pub(crate) volumes: Arc<Volumes>,
     pub(crate) metrics: NfsMetrics,
     /// The metrics go with it.
     _registry: Arc<Registry>,
@@ -43,7 +42,7 @@ impl Target {
     pub(crate) fn new(
         settings: &TargetSettings,
         (monitored, port_mappers): (Monitored, u16),
-        services: &Arc<[Arc<Service>]>,
+        volumes: &Arc<Volumes>,
     ) -> Self {
         Self {
             name: settings.name.clone(),
@@ -52,7 +51,7 @@ impl Target {
             pace: Mutex::new(paced(settings.target_type)),
             monitored,
             notices: Callbacks::new(port_mappers),
-            services: Arc::clone(services),
+            volumes: Arc::clone(volumes),
             metrics: NfsMetrics::new(&settings.registry),
             _registry: Arc::clone(&settings.registry),
         }
@@ -83,13 +82,6 @@ impl Target {
     /// Whether a client may ask for anything.
     pub(crate) fn knows(&self, client: IpAddr) -> bool {
         self.exports().know(client)
-    }
-
-    /// Whether a client may ask for files of an export.
-    pub(crate) fn serves(&self, client: IpAddr, export: ExportId) -> bool {
-        let exports = self.exports();
-        let found = exports.with_id(export);
-        found.is_some_and(|exported| exported.export.is_known(client))
     }
 
     /// Waits as long as the target delivers no more to a client. What it was held to is returned.

@@ -16,10 +16,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult, Payload, clock};
 use penstock_vfs::{
-    AccessMask, AttributeChanges, Change, Dentry, Detail, DirectorySink, Durability, Entry,
-    Exclusivity, Features, FileKind, HandleId, Identity, Inode, ListFrom, LockTable, Locks, Lookup,
-    Made, New, NewKind, NodeId, OpenOptions, Opened, Position, RemoveKind, RenameMode, Renamed,
-    Seek, Statistics, TimeChange, Volume, WritePlace, Written, XattrMode, permission,
+    AccessLists, AccessMask, AttributeChanges, Attributes, Change, Dentry, Detail, DirectorySink,
+    Durability, Entry, Exclusivity, Features, FileKind, HandleId, Identity, Inode, ListFrom,
+    ListKind, LockTable, Locks, Lookup, Made, New, NewKind, NodeId, OpenOptions, Opened, Position,
+    RemoveKind, RenameMode, Renamed, Seek, Statistics, TimeChange, Volume, WritePlace, Written,
+    XattrMode, permission,
 };
 
 use tree::{Content, Tree};
@@ -33,7 +34,7 @@ const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 1 << 20;
 
 /// A POSIX file system in memory: owners and modes, which it checks itself, hard links, locks, extended attributes,
-/// numbers that lead back, holes. For tests of doors, and to hold the suite against.
+/// numbers that lead back, holes, access lists that can be set and are followed. For tests of doors, and to hold the suite against.
 #[derive(Debug)]
 pub struct MemoryVolume {
     tree: Mutex<Tree>,
@@ -100,6 +101,22 @@ fn entry(tree: &Tree, inode: Inode) -> FsResult<Entry> {
 
 fn is_root(identity: &Identity) -> bool {
     identity.uid == 0
+}
+
+/// Gives a file an access list, and the mode that goes with it.
+fn set_access_list(
+    file: &mut Attributes,
+    by: &Identity,
+    (value, mode): (&[u8], XattrMode),
+) -> FsResult<()> {
+    let mut lists = AccessLists {
+        access: file.access_list.take(),
+        default: None,
+    };
+    let set = lists.set((file, by), (ListKind::Access, value, mode));
+    file.access_list = lists.access;
+    file.permissions = set?;
+    Ok(())
 }
 
 #[async_trait]
@@ -187,6 +204,8 @@ impl Volume for MemoryVolume {
         };
         let after = tree.attributes_mut(inode)?;
         after.permissions = permission::permissions_after(&before, by, &changes);
+        let list = after.access_list.take();
+        after.access_list = list.map(|list| list.with_classes(after.permissions));
         after.uid = changes.uid.unwrap_or(after.uid);
         after.gid = changes.gid.unwrap_or(after.gid);
         after.accessed = changes.accessed.map_or(after.accessed, time);
@@ -497,13 +516,16 @@ impl Volume for MemoryVolume {
 
     async fn set_xattr(
         &self,
-        _by: &Identity,
+        by: &Identity,
         inode: Inode,
         name: &[u8],
         value: &[u8],
         mode: XattrMode,
     ) -> FsResult<()> {
         let mut tree = self.tree();
+        if name == ListKind::Access.name() {
+            return set_access_list(tree.attributes_mut(inode)?, by, (value, mode));
+        }
         let xattrs = tree.xattrs(inode)?;
         match (mode, xattrs.contains_key(name)) {
             (XattrMode::Create, true) => return Err(FsError::AlreadyExists),

@@ -140,9 +140,9 @@ pub fn check_changes(file: &Attributes, by: &Identity, changes: &AttributeChange
 }
 
 /// The permission bits after these changes: changing the owner, or the mode by somebody outside the group,
-/// takes set-id bits away.
+/// takes set-id bits away. Of who is trusted the kernel has judged the mode, and knows groups that the door is not told.
 pub fn permissions_after(file: &Attributes, by: &Identity, changes: &AttributeChanges) -> u16 {
-    let is_privileged = by.uid == 0;
+    let is_privileged = by.uid == 0 || by.is_trusted;
     let mut permissions = changes.permissions.unwrap_or(file.permissions);
     let group = changes.gid.unwrap_or(file.gid);
     if changes.permissions.is_some() && !is_privileged && !by.is_member_of(group) {
@@ -315,6 +315,9 @@ mod tests {
         assert_eq!(after(&user(10, 20), &mode), 0o2755);
         assert_eq!(after(&user(10, 21), &mode), 0o755);
         assert_eq!(without_set_id(0o6745), 0o2745);
+        // A kernel takes it away itself, from who is no member by any of his groups.
+        assert_eq!(after(&Identity::trusted(10, 21), &mode), 0o2755);
+        assert_eq!(after(&Identity::trusted(10, 21), &group), 0o775);
     }
 
     #[test]

@@ -226,9 +226,9 @@ impl Wait<'_> {
     fn without_last_word(&self, connection: &Connection) -> Failure {
         connection.ends_within(END_MAX);
         let staging = record::staging_of(self.place, self.mountpoint, connection.process());
-        let advice = match staging {
-            Some(directory) => unasked::is_saved_by_the_next_mount(&[directory]),
-            None => "look at the files that were written last".to_owned(),
+        let advice = match staging.is_empty() {
+            true => "look at the files that were written last".to_owned(),
+            false => unasked::is_saved_by_the_next_mount(&staging),
         };
         let again = match mount_table::find(self.mountpoint) {
             Some(_) => "; run the command again to remove the dead mount",

@@ -58,10 +58,15 @@ impl Answers {
         })
     }
 
-    fn fileset(&self) -> Result<&Arc<FilesetVolume>, Refusal> {
+    /// The fileset with a name; without one, the only one.
+    fn fileset(&self, name: Option<&str>) -> Result<&Arc<FilesetVolume>, Refusal> {
         let filesets = self.volumes.get().map(OpenedVolumes::filesets);
-        match &filesets.unwrap_or_default()[..] {
-            [only] => Ok(only),
+        let filesets = filesets.unwrap_or_default();
+        if let Some((_, named)) = filesets.iter().find(|(known, _)| Some(*known) == name) {
+            return Ok(named);
+        }
+        match &filesets[..] {
+            [(_, only)] => Ok(only),
             [] => Err(Refusal {
                 cause: "what is mounted is no fileset, or not open yet".to_owned(),
                 remedy: "see `penstock stats`".to_owned(),
@@ -70,7 +75,7 @@ impl Answers {
                 cause:
                     "the process serves several filesets, and an order does not say which it is for"
                         .to_owned(),
-                remedy: "serve the fileset in a process of its own".to_owned(),
+                remedy: "order it with the program of the same version".to_owned(),
             }),
         }
     }
@@ -179,25 +184,35 @@ impl server::Daemon for Answers {
         Ok(dropped)
     }
 
-    fn snapshots(&self, order: &SnapshotOrder) -> Result<Vec<SnapshotItem>, Refusal> {
-        let done = Handle::current().block_on(ordered(self.fileset()?, order));
+    fn snapshots(
+        &self,
+        fileset: Option<&str>,
+        order: &SnapshotOrder,
+    ) -> Result<Vec<SnapshotItem>, Refusal> {
+        let done = Handle::current().block_on(ordered(self.fileset(fileset)?, order));
         done.map_err(|error| refused(&error, snapshot::refusal(order, &error)))
     }
 
-    fn quotas(&self, order: &QuotaOrder) -> Result<Vec<QuotaItem>, Refusal> {
-        let done = Handle::current().block_on(quota::ordered(&**self.fileset()?, order));
+    fn quotas(&self, fileset: Option<&str>, order: &QuotaOrder) -> Result<Vec<QuotaItem>, Refusal> {
+        let done = Handle::current().block_on(quota::ordered(&**self.fileset(fileset)?, order));
         done.map_err(|error| refused(&error, quota::refusal(order, &error)))
     }
 
-    fn schedule(&self, changes: &BTreeMap<String, u32>) -> Result<BTreeMap<String, u32>, Refusal> {
-        let setting = self.fileset()?.set_schedule(schedule::understood(changes));
+    fn schedule(
+        &self,
+        fileset: Option<&str>,
+        changes: &BTreeMap<String, u32>,
+    ) -> Result<BTreeMap<String, u32>, Refusal> {
+        let setting = self
+            .fileset(fileset)?
+            .set_schedule(schedule::understood(changes));
         let keep = Handle::current().block_on(setting);
         keep.map(|keep| schedule::told(&keep))
             .map_err(|error| refusal(&error))
     }
 
-    fn dump(&self, keep: u64) -> Result<DumpItem, Refusal> {
-        let made = Handle::current().block_on(self.fileset()?.dump(keep));
+    fn dump(&self, fileset: Option<&str>, keep: u64) -> Result<DumpItem, Refusal> {
+        let made = Handle::current().block_on(self.fileset(fileset)?.dump(keep));
         made.map(dump::item).map_err(|error| refusal(&error))
     }
 

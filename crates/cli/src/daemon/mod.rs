@@ -35,6 +35,7 @@ use crate::{
 
 pub(crate) use detach::{Announcer, READY_DEADLINE, Side, detach};
 use signals::Signals;
+use start::Opening;
 
 /// How long tasks that are still running may take to end after everything was reported.
 const RUNTIME_GRACE: Duration = Duration::from_secs(1);
@@ -105,8 +106,9 @@ fn runtime(plan: &Plan) -> std::io::Result<tokio::runtime::Runtime> {
 
 async fn serve(plan: &Plan, announcer: Announcer) -> Outcome {
     let mut signals = Signals::listen()?;
+    let opened = Opening::default();
     let started = tokio::select! {
-        started = start::start(plan) => started,
+        started = start::start(plan, &opened) => started,
         () = signals.asked_to_end() => Err(Failure::new("interrupted", "mount again")),
         () = announcer.left_alone() => {
             Err(Failure::new("whoever asked for the mount has gone", "mount again"))
@@ -115,6 +117,10 @@ async fn serve(plan: &Plan, announcer: Announcer) -> Outcome {
     let mounted = match started {
         Ok(mounted) => mounted,
         Err(failure) => {
+            tokio::select! {
+                () = opened.shut_down() => {}
+                () = signals.asked_to_end() => {}
+            }
             if plan.log.is_some() {
                 error!("{failure}");
             }

@@ -1,7 +1,8 @@
 //! Bringing a mount up: every mistake that can be found early is found before the kernel knows.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
+use penstock_base::{Mutex, clock};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
@@ -27,8 +28,34 @@ use crate::{
 /// Orders to unmount that may wait.
 const ORDERS_WAITING_MAX: usize = 4;
 
-/// Mounts what the plan says.
-pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
+/// How long volumes that were opened in vain may take to be shut down, all of them.
+const SHUT_DOWN_MAX: Duration = Duration::from_secs(10);
+
+/// The volumes that a start has opened. Who gives the start up, or finds that it failed, shuts them down: in a database
+/// their sessions would else be there until their leases are over.
+#[derive(Default)]
+pub(super) struct Opening(Mutex<OpenedVolumes>);
+
+impl Opening {
+    fn add(&self, name: &str, volume: OpenedVolume) {
+        self.0.lock().add(name, Arc::new(volume));
+    }
+
+    fn volumes(&self) -> OpenedVolumes {
+        self.0.lock().clone()
+    }
+
+    /// Shuts them down in their order, as far as there is time for that.
+    pub(super) async fn shut_down(&self) {
+        let shut_down = clock::deadline(SHUT_DOWN_MAX, self.volumes().shut_down()).await;
+        if shut_down.is_err() {
+            warn!("what was opened for a start that failed could not be shut down in time");
+        }
+    }
+}
+
+/// Mounts what the plan says. What it opens is noted in `opening`.
+pub(super) async fn start(plan: &Plan, opening: &Opening) -> Outcome<Mounted> {
     let spec = &plan.volume;
     let resources = Resources::new(spec.memory());
     let answers = Answers::new(plan, &resources);
@@ -48,7 +75,7 @@ pub(super) async fn start(plan: &Plan) -> Outcome<Mounted> {
         volumes,
         door,
         record,
-    } = open(plan, &resources, &answers, control.as_ref()).await?;
+    } = open(plan, opening, (&resources, &answers), control.as_ref()).await?;
     answers.stage.enter(&plan.door);
     Ok(Mounted {
         core: Core {
@@ -98,8 +125,8 @@ struct Opened {
 /// soon as it is there. A start that fails leaves that where it is, as true as before.
 async fn open(
     plan: &Plan,
-    resources: &Resources,
-    answers: &Answers,
+    opening: &Opening,
+    (resources, answers): (&Resources, &Answers),
     control: Option<&server::Server>,
 ) -> Outcome<Opened> {
     let spec = &plan.volume;
@@ -108,17 +135,17 @@ async fn open(
         before.wait().await;
     }
     let note = plan.inherited().map(|inherited| inherited.note.as_str());
-    let mut volumes = OpenedVolumes::default();
     for (name, spec) in volumes_of(plan) {
         let resources = Resources {
             pool: Arc::clone(&resources.pool),
             registry: doors::nfs::part_of(&resources.registry, "volume", name),
         };
         let opened = volumes::open(spec, &resources, &before, note).await?;
-        volumes.add(name, Arc::new(opened));
+        opening.add(name, opened);
     }
+    let volumes = opening.volumes();
     answers.volumes.get_or_init(|| volumes.clone());
-    let record = record(control, volumes.staging());
+    let record = record(control, &volumes.staging());
     let door = open_door(plan, &volumes, (resources, answers)).await?;
     tell_guardian(plan, door.as_ref());
     if !plan.goes_on() {
@@ -210,7 +237,7 @@ async fn tell_of_lost_guardian(end: impl Future<Output = ()>) {
 }
 
 /// What those who find the mount dead are told.
-fn record(control: Option<&server::Server>, staging: Option<&Path>) -> Option<Record> {
+fn record(control: Option<&server::Server>, staging: &[&Path]) -> Option<Record> {
     let written = control?.record(staging);
     let untold = |error| warn!(%error, "`penstock umount` cannot tell what this mount leaves if it is killed");
     written.map_err(untold).ok()

@@ -123,7 +123,7 @@ pub(crate) async fn open(
         address: target.listen,
         portmap: target.portmap,
         target_type: target.target_type,
-        lockers: state.join(format!("{LOCKERS}{}", target.listen)),
+        lockers: state.join(lockers_of(target)),
         registry: part_of(registry, "target", &target.name),
     };
     let settings = NfsSettings {
@@ -152,6 +152,15 @@ pub(crate) fn part_of(registry: &Arc<Registry>, label: &'static str, name: &str)
     match name {
         "" => Arc::clone(registry),
         name => registry.scope(&[(label, name)]),
+    }
+}
+
+/// The file with the clients that hold locks: of the address that they know, or of the name where the system chooses one.
+fn lockers_of(target: &NamedTarget) -> String {
+    let NamedTarget { name, listen, .. } = target;
+    match listen.port() {
+        0 if !name.is_empty() => format!("{LOCKERS}{listen}-{name}"),
+        _ => format!("{LOCKERS}{listen}"),
     }
 }
 
@@ -213,4 +222,23 @@ fn unusable_state(place: &Path, error: &io::Error) -> Failure {
         format!("the key of file handles in `{}`: {error}", place.display()),
         "see to that directory, or name another one with --state-dir",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_whose_ports_the_system_chooses_keep_their_lockers_apart() {
+        let target = |name: &str, listen: &str| NamedTarget {
+            name: name.to_owned(),
+            listen: listen.parse().expect("an address"),
+            portmap: None,
+            target_type: penstock_nfs::TargetType::default(),
+        };
+        let of = |name, listen| lockers_of(&target(name, listen));
+        assert_ne!(of("a", "127.0.0.1:0"), of("b", "127.0.0.1:0"));
+        assert_eq!(of("", "127.0.0.1:0"), "lockers-127.0.0.1:0");
+        assert_eq!(of("a", "127.0.0.1:1"), "lockers-127.0.0.1:1");
+    }
 }

@@ -67,8 +67,11 @@ pub(crate) fn read(path: &Path, source: Option<&str>) -> Outcome<Vec<Given>> {
 pub(crate) fn read_all(path: &Path) -> Outcome<(ConfigFile, Vec<Failure>)> {
     let text = read_text(path)?;
     let (file, mut faults) = parse(path, &text);
+    let secrecy = file
+        .all()
+        .find_map(|given| check_secrecy(path, given).err());
+    faults.extend(secrecy);
     for given in file.all() {
-        faults.extend(check_secrecy(path, given).err());
         faults.extend(given.iter().filter_map(|given| given.read().err()));
     }
     Ok((file, faults))
@@ -92,6 +95,7 @@ pub(crate) struct VolumeSection {
     pub name: String,
     pub source: String,
     given: Vec<Given>,
+    line: usize,
 }
 
 impl VolumeSection {
@@ -168,6 +172,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> (ConfigFile, Vec<Failure>) {
         path,
         text,
         faults: Vec::new(),
+        unread: Vec::new(),
     };
     let mut file = ConfigFile::default();
     for (key, value) in document.get_ref() {
@@ -205,6 +210,8 @@ struct Reader<'a> {
     text: &'a str,
     /// What is wrong, with the lines of it.
     faults: Vec<(usize, Failure)>,
+    /// Sections that are there and could not be read, by their kinds and names.
+    unread: Vec<(&'static str, String)>,
 }
 
 impl Reader<'_> {
@@ -221,24 +228,27 @@ impl Reader<'_> {
         let Some(source) = source else {
             let told = format!("[volume.{name_text}] has no source, such as \"s3://bucket\"");
             self.malformed(self.line(name), &told);
+            self.unread.push((VOLUME, name_text.to_string()));
             return None;
         };
         Some(VolumeSection {
             name: name_text.to_string(),
             source: source.trim_end_matches('/').to_owned(),
             given,
+            line: self.line(name),
         })
     }
 
     /// The keys of a section with a name.
     fn section<'t, 'v>(
         &mut self,
-        (kind, name): (&str, &Key<'_>),
+        (kind, name): (&'static str, &Key<'_>),
         section: &'t DeValue<'v>,
     ) -> Option<&'t DeTable<'v>> {
         let DeValue::Table(section) = section else {
             let told = format!("`{}` must be a section, [{kind}.{0}]", name.get_ref());
             self.malformed(self.line(name), &told);
+            self.unread.push((kind, name.get_ref().to_string()));
             return None;
         };
         Some(section)
@@ -283,6 +293,17 @@ impl Reader<'_> {
                 None
             }
         }
+    }
+
+    /// Whether a section is there that could not be read.
+    fn is_unread(&self, kind: &str, name: &str) -> bool {
+        let mut unread = self.unread.iter();
+        unread.any(|(of, known)| *of == kind && known == name)
+    }
+
+    /// Whether any section of a kind is.
+    fn has_unread(&self, kind: &str) -> bool {
+        self.unread.iter().any(|(of, _)| *of == kind)
     }
 
     fn line(&self, key: &Key<'_>) -> usize {

@@ -140,15 +140,22 @@ pub(super) async fn open(
     let opened = fileset.open(&record, with, (&bucket, store)).await?;
     let settings = TransferSettings::default();
     let transfer = Transfer::with_settings(opened.store, pool, settings, &registry);
-    let volume = FilesetVolume::open_with(opened.engine, transfer, opened.spool).await;
-    let volume = volume.map_err(|error| {
-        let cause = format!("fileset `{name}`: {error}");
-        Failure::new(cause, format!("`penstock fileset check {name}` says more"))
-    })?;
+    let engine = Arc::clone(&opened.engine);
+    let volume = match FilesetVolume::open_with(opened.engine, transfer, opened.spool).await {
+        Ok(volume) => volume,
+        Err(error) => {
+            if let Err(error) = engine.close().await {
+                tracing::debug!(%error, "the metadata of a fileset that cannot be opened");
+            }
+            let cause = format!("fileset `{name}`: {error}");
+            let remedy = format!("`penstock fileset check {name}` says more");
+            return Err(Failure::new(cause, remedy));
+        }
+    };
     let files: Arc<dyn Volume> = volume.clone();
     Ok(OpenedVolume {
         form: Form::Files(files),
-        fileset: Some(volume),
+        fileset: Some((name.to_owned(), volume)),
         read_only: values.flag(&table::READ_ONLY),
         keeps_owners: true,
         read_ahead_kib: None,

@@ -28,6 +28,7 @@ use penstock_bucket::HIDDEN_REASONS;
 use penstock_fileset::FilesetVolume;
 use penstock_transfer::DiskCache;
 use penstock_vfs::{Unsaved, UnsavedItem, Volume};
+use tracing::warn;
 
 use crate::{
     encryption,
@@ -122,8 +123,8 @@ pub(crate) enum Form {
 /// A volume before doors are opened in front of it, and after.
 pub(crate) struct OpenedVolume {
     pub form: Form,
-    /// The same as what it is, if that is a fileset.
-    pub fileset: Option<Arc<FilesetVolume>>,
+    /// The same as what it is, if that is a fileset, with its name.
+    pub fileset: Option<(String, Arc<FilesetVolume>)>,
     /// Whether nothing in it can be changed.
     pub read_only: bool,
     /// Whether files have owners and modes of their own, for which permission is to be checked.
@@ -237,10 +238,10 @@ impl OpenedVolumes {
         self.each().map(|volume| volume.sent()).sum()
     }
 
-    /// Those of them that are filesets.
-    pub(crate) fn filesets(&self) -> Vec<&Arc<FilesetVolume>> {
+    /// Those of them that are filesets, with the names of these.
+    pub(crate) fn filesets(&self) -> Vec<(&str, &Arc<FilesetVolume>)> {
         let filesets = self.each().filter_map(|volume| volume.fileset.as_ref());
-        filesets.collect()
+        filesets.map(|(name, fileset)| (&**name, fileset)).collect()
     }
 
     /// Their disk caches.
@@ -249,9 +250,22 @@ impl OpenedVolumes {
         caches.collect()
     }
 
-    /// The first staging directory, if there is one.
-    pub(crate) fn staging(&self) -> Option<&Path> {
-        self.each().find_map(|volume| volume.staging.as_deref())
+    /// Their staging directories.
+    pub(crate) fn staging(&self) -> Vec<&Path> {
+        let staging = self.each().filter_map(|volume| volume.staging.as_deref());
+        staging.collect()
+    }
+
+    /// Shuts them down in their order, where no door is there that would do it.
+    pub(crate) async fn shut_down(&self) {
+        for volume in self.each() {
+            if let Form::Files(files) = &volume.form {
+                for (path, reason) in files.shut_down().await {
+                    warn!(path, %reason, "could not be saved");
+                }
+            }
+            volume.close();
+        }
     }
 
     /// Lets go of their caches, when all doors are closed.

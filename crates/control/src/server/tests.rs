@@ -47,7 +47,11 @@ impl Daemon for Fixed {
         })
     }
 
-    fn snapshots(&self, order: &SnapshotOrder) -> Result<Vec<SnapshotItem>, Refusal> {
+    fn snapshots(
+        &self,
+        _: Option<&str>,
+        order: &SnapshotOrder,
+    ) -> Result<Vec<SnapshotItem>, Refusal> {
         let SnapshotOrder::Create { name } = order else {
             return Err(Refusal {
                 cause: "there is no snapshot".to_owned(),
@@ -62,7 +66,11 @@ impl Daemon for Fixed {
         }])
     }
 
-    fn schedule(&self, changes: &BTreeMap<String, u32>) -> Result<BTreeMap<String, u32>, Refusal> {
+    fn schedule(
+        &self,
+        _: Option<&str>,
+        changes: &BTreeMap<String, u32>,
+    ) -> Result<BTreeMap<String, u32>, Refusal> {
         match changes.is_empty() {
             true => Err(Refusal {
                 cause: "there is no schedule".to_owned(),
@@ -72,7 +80,7 @@ impl Daemon for Fixed {
         }
     }
 
-    fn dump(&self, keep: u64) -> Result<DumpItem, Refusal> {
+    fn dump(&self, _: Option<&str>, keep: u64) -> Result<DumpItem, Refusal> {
         match keep {
             0 => Err(Refusal {
                 cause: "there is no dump".to_owned(),
@@ -87,7 +95,7 @@ impl Daemon for Fixed {
         }
     }
 
-    fn quotas(&self, order: &QuotaOrder) -> Result<Vec<QuotaItem>, Refusal> {
+    fn quotas(&self, _: Option<&str>, order: &QuotaOrder) -> Result<Vec<QuotaItem>, Refusal> {
         let QuotaOrder::Set { subject, change } = order else {
             return Err(Refusal {
                 cause: "there is no quota".to_owned(),
@@ -292,7 +300,7 @@ async fn tells_what_is_unsaved_in_several_replies_and_that_they_end() {
 async fn quotas_are_ordered_by_whose_they_are_and_refused_with_the_reason() {
     let bed = Bed::new();
     let (_server, _orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
-    let ask = |order| client::quotas(&bed.socket(), order, CLIENT_DEADLINE);
+    let ask = |order| client::quotas((&bed.socket(), "home"), order, CLIENT_DEADLINE);
     let subject = QuotaSubject::User { number: 7 };
     let bytes = LimitChange {
         soft: Some(1),
@@ -316,7 +324,7 @@ async fn quotas_are_ordered_by_whose_they_are_and_refused_with_the_reason() {
 async fn snapshots_are_ordered_by_name_and_refused_with_the_reason() {
     let bed = Bed::new();
     let (_server, _orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
-    let ask = |order| client::snapshots(&bed.socket(), order, CLIENT_DEADLINE);
+    let ask = |order| client::snapshots((&bed.socket(), "home"), order, CLIENT_DEADLINE);
     let name = "daily".to_owned();
     let taken = ask(SnapshotOrder::Create { name }).expect("answered");
     assert_eq!(taken.expect("it was taken")[0].name, "daily");
@@ -328,7 +336,8 @@ async fn snapshots_are_ordered_by_name_and_refused_with_the_reason() {
 async fn a_dump_is_made_and_refused() {
     let bed = Bed::new();
     let (_server, _orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
-    let ask = |keep| client::dump(&bed.socket(), keep, CLIENT_DEADLINE).expect("answered");
+    let ask =
+        |keep| client::dump((&bed.socket(), "home"), keep, CLIENT_DEADLINE).expect("answered");
     assert_eq!(ask(3).expect("it was made").keys, 3);
     assert_eq!(ask(0).expect_err("none").cause, "there is no dump");
 }
@@ -337,7 +346,7 @@ async fn a_dump_is_made_and_refused() {
 async fn a_schedule_is_set_and_refused() {
     let bed = Bed::new();
     let (_server, _orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
-    let ask = |changes| client::schedule(&bed.socket(), changes, CLIENT_DEADLINE);
+    let ask = |changes| client::schedule((&bed.socket(), "home"), changes, CLIENT_DEADLINE);
     let daily = BTreeMap::from([("daily".to_owned(), 7)]);
     assert_eq!(ask(daily.clone()).expect("answered"), Ok(daily));
     let refused = ask(BTreeMap::new()).expect("answered");

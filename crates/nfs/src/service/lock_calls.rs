@@ -49,12 +49,17 @@ impl Client {
             Ok(found) => found,
             Err(status) => return self.refuse(xid, Refusal::Denied(status)),
         };
+        let machines = match request {
+            Request::FreeAll(_) => self.volumes(Some(&call.credential)),
+            _ => Vec::new(),
+        };
         let duplicates = &service.lock_calls;
         let key = duplicates.key(self.address.ip(), (xid, procedure), &arguments);
         let call = LockCall {
             target: Arc::clone(&self.target),
             service,
             asked,
+            machines,
             host: self.host,
             id: (xid, procedure),
         };
@@ -66,6 +71,8 @@ struct LockCall {
     target: Arc<Target>,
     service: Arc<Service>,
     asked: Asked,
+    /// The volumes of which everything is given back that the machine holds, where it says that it was started again.
+    machines: Vec<Arc<Service>>,
     host: Host,
     /// Its number and that of its procedure.
     id: (u32, u32),
@@ -108,7 +115,7 @@ impl LockCall {
     async fn perform(&self, request: Request, out: &mut Encoder) -> Option<LockStatus> {
         if let Request::FreeAll(caller) = &request {
             let name = client_name(self.host.address, caller);
-            for service in &*self.target.services {
+            for service in &self.machines {
                 service.free_all(&name).await;
             }
             return None;

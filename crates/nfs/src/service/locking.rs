@@ -12,7 +12,6 @@ use penstock_vfs::{AccessMask, Lock, LockFamily, LockMode, LockOwner, Locks, Wai
 use super::{Asked, Service};
 use crate::{
     callbacks::Host,
-    handles::ExportId,
     limits::{RECLAIM_DEADLINE, RECLAIM_PAUSE},
     lockers::{ClientName, Holdings, Locker, OwnerName},
     monitored::Monitored,
@@ -109,30 +108,6 @@ impl Service {
         let mut holdings = client.turn().await;
         locks.release_client(client.number).await;
         holdings.clear();
-    }
-
-    /// Gives back what clients hold, or wait for, of files in exports that are not there for them any more.
-    pub(crate) async fn free_unserved(&self, is_served: impl Fn(IpAddr, ExportId) -> bool) {
-        let Some(locks) = self.volume.locks() else {
-            return;
-        };
-        for (address, client) in self.lockers.clients() {
-            let is_gone = |handle: &[u8]| {
-                ExportId::told(handle).is_none_or(|export| !is_served(address, export))
-            };
-            let waiters = self.waiters.of(client.number).into_iter();
-            for waiter in waiters.filter(|waiter| is_gone(&waiter.awaited.file)) {
-                waiter.give_up();
-                waiter.over().await;
-            }
-            let mut holdings = client.turn().await;
-            for (node, held) in holdings.remove_files(is_gone) {
-                for lock in held.iter() {
-                    let held = (lock.owner, lock.range.clone());
-                    locks.release(node.inode(), LockFamily::Record, held).await;
-                }
-            }
-        }
     }
 
     fn locks(&self) -> Result<&dyn Locks, LockStatus> {
@@ -256,6 +231,8 @@ impl Service {
         if holdings.is_full() || self.lockers.is_closed() {
             return Err(LockStatus::NoLocks);
         }
+        // An export that goes from now on takes back what is given here: that waits for this turn.
+        self.check_served(client.address, &wanted.place)?;
         let owner = self.owner((client.number, &holdings), &wanted.place);
         let lock = lock_of(wanted, (owner, range));
         let given = locks.acquire(node.inode(), LockFamily::Record, lock.clone(), Waiting::No);

@@ -59,7 +59,7 @@ impl Client {
             Some(Err(_)) => return self.refuse(xid, Refusal::GarbageArguments),
             Some(Ok(request)) => request,
         };
-        if request != Request::Null && self.target.exports().any_rule(self.place()).is_none() {
+        if request != Request::Null && !self.target.exports().take(self.place()) {
             return self.refuse(xid, Refusal::Denied(AuthStatus::BadCredential));
         }
         let (target, address) = (Arc::clone(&self.target), self.host.address);
@@ -68,8 +68,10 @@ impl Client {
             Request::Null => {}
             Request::State => nsm::write_state(&mut out, target.monitored.state()),
             Request::Notify(name, state) => {
+                // A notice says nothing of who sends it: the place that it comes from decides.
+                let volumes = self.volumes(None);
                 let answer = async move {
-                    let freed = tokio::spawn(target.client_started(address, name, state));
+                    let freed = tokio::spawn(client_started(volumes, (address, name), state));
                     // Who hears nothing tells it again.
                     let freed = clock::deadline(LOCK_DEADLINE, freed).await;
                     freed.is_ok().then(|| Reply::finished(out, Payload::new()))
@@ -118,14 +120,18 @@ impl Service {
     }
 }
 
-impl Target {
-    /// The same of all volumes.
-    async fn client_started(self: Arc<Self>, address: IpAddr, name: bytes::Bytes, state: u32) {
-        for service in &*self.services {
-            service.client_started((address, &name), state).await;
-        }
+/// The same of several volumes.
+async fn client_started(
+    volumes: Vec<Arc<Service>>,
+    (address, name): (IpAddr, bytes::Bytes),
+    state: u32,
+) {
+    for service in volumes {
+        service.client_started((address, &name), state).await;
     }
+}
 
+impl Target {
     /// Tells clients that held locks that the server was started, all at once and each until it knows or is taken for
     /// gone.
     pub(crate) async fn tell_of_start(self: Arc<Self>) {

@@ -57,6 +57,9 @@ impl Service {
             Begun::Before => return Err(LockStatus::Blocked),
             Begun::TooMany => return Err(LockStatus::NoLocks),
         };
+        // An export that goes from now on finds the waiter.
+        self.check_served(locker.address, &wanted.place)
+            .inspect_err(|_| self.waiters.end(&waiter))?;
         let mut acquiring = self.acquiring(node.inode(), lock.clone());
         // A deadlock is found at once; afterwards nobody could be told.
         let early = clock::deadline(FIRST_WAIT, &mut acquiring).await;
@@ -102,7 +105,7 @@ impl Service {
         }
     }
 
-    async fn stop_waiting(&self, waiter: &Waiter) -> Result<(), LockStatus> {
+    pub(super) async fn stop_waiting(&self, waiter: &Waiter) -> Result<(), LockStatus> {
         waiter.give_up();
         let over = clock::deadline(LOCKER_DEADLINE, waiter.over()).await;
         over.map_err(|_| LockStatus::NoLocks)

@@ -24,20 +24,22 @@ use crate::support::{
 };
 
 /// The volumes `home` and `data` behind the targets `a` and `b`.
-struct Served {
-    server: NfsServer,
+pub struct Served {
+    pub server: NfsServer,
+    pub home: Arc<Shaped>,
     registry: Arc<Registry>,
     directory: tempfile::TempDir,
 }
 
 impl Served {
-    async fn new(exports: Vec<Export>) -> Self {
+    pub async fn new(exports: Vec<Export>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let registry = Registry::new();
-        let volume = |name: &str| ServedVolume {
+        let home = Arc::<Shaped>::default();
+        let volume = |name: &str, volume: &Arc<Shaped>| ServedVolume {
             name: name.to_owned(),
             identity: format!("the file system {name}"),
-            volume: Arc::<Shaped>::default(),
+            volume: Arc::clone(volume) as _,
             registry: registry.scope(&[("volume", name)]),
         };
         let target = |name: &str| TargetSettings {
@@ -49,7 +51,7 @@ impl Served {
             registry: registry.scope(&[("target", name)]),
         };
         let settings = NfsSettings {
-            volumes: vec![volume("home"), volume("data")],
+            volumes: vec![volume("home", &home), volume("data", &Arc::default())],
             targets: vec![target("a"), target("b")],
             exports,
             key: HandleKey::kept_in(&directory.path().join("key")).unwrap(),
@@ -60,6 +62,7 @@ impl Served {
         let server = NfsServer::start(settings, pool).await.unwrap();
         Self {
             server,
+            home,
             registry,
             directory,
         }
@@ -81,7 +84,7 @@ impl Served {
         Nfs3Client::new_with_auth(io, credential, opaque_auth::default())
     }
 
-    async fn root(&self, target: &str) -> Client {
+    pub async fn root(&self, target: &str) -> Client {
         self.user(target, 0).await
     }
 
@@ -104,16 +107,16 @@ impl Served {
         }
     }
 
-    async fn mount(&self, target: &str, path: &str) -> Result<nfs_fh3, u32> {
+    pub async fn mount(&self, target: &str, path: &str) -> Result<nfs_fh3, u32> {
         Ok(self.mounted(target, path).await?.0)
     }
 
-    fn change(&self, exports: &[Export]) {
+    pub fn change(&self, exports: &[Export]) {
         self.server.change(exports, &[]).unwrap();
     }
 }
 
-fn export(path: &str, volume: &str, targets: &[&str], rules: Vec<Rule>) -> Export {
+pub fn export(path: &str, volume: &str, targets: &[&str], rules: Vec<Rule>) -> Export {
     Export {
         path: path.to_owned(),
         volume: volume.to_owned(),
@@ -122,7 +125,7 @@ fn export(path: &str, volume: &str, targets: &[&str], rules: Vec<Rule>) -> Expor
     }
 }
 
-fn open(path: &str, volume: &str, targets: &[&str]) -> Export {
+pub fn open(path: &str, volume: &str, targets: &[&str]) -> Export {
     export(path, volume, targets, vec![open_to_all()])
 }
 
@@ -199,7 +202,7 @@ async fn until_given(locks: &mut LockClient, (file, asked): (&nfs_fh3, &locks::A
 }
 
 impl Served {
-    async fn locks(&self, target: &str) -> LockClient {
+    pub async fn locks(&self, target: &str) -> LockClient {
         let stream = TcpStream::connect(self.address(target)).await.unwrap();
         LockClient::over(stream, 0)
     }

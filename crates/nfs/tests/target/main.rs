@@ -11,6 +11,7 @@
     unreachable_pub
 )]
 
+mod access_lists;
 mod clients;
 mod connections;
 mod data;
@@ -23,6 +24,7 @@ mod mounting;
 mod names;
 mod pace;
 mod port_mapper;
+mod reloads;
 mod repeats;
 mod restarts;
 mod support;

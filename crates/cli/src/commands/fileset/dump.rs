@@ -122,7 +122,10 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         && record.engine.is_none()
         && let Some(mount) = mount_of(&fileset, environment)
     {
-        let made = answered(&fileset, client::dump(&mount.socket, keep, PATIENCE))?;
+        let made = answered(
+            &fileset,
+            client::dump((&mount.socket, &fileset.name), keep, PATIENCE),
+        )?;
         return tell(&Dumped::from(made), matches, None);
     }
     if output.is_some() && record.encryption.is_some() {

@@ -374,7 +374,7 @@ impl<'a> Way<'a> {
         let fileset = &self.fileset;
         fileset.record()?;
         if let Some(mount) = mount_of(fileset, self.environment) {
-            let answer = client::quotas(&mount.socket, order.clone(), PATIENCE);
+            let answer = client::quotas((&mount.socket, &fileset.name), order.clone(), PATIENCE);
             return answered(fileset, answer);
         }
         with_engine(

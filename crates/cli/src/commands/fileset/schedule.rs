@@ -64,7 +64,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let changes: Keep = changes.collect();
     let keep = match mount_of(&fileset, environment) {
         Some(mount) => {
-            let answer = client::schedule(&mount.socket, told(&changes), PATIENCE);
+            let answer = client::schedule((&mount.socket, &fileset.name), told(&changes), PATIENCE);
             answered(&fileset, answer)?
         }
         None => told(&set_here(&fileset, changes, (matches, environment))?),

@@ -182,7 +182,7 @@ fn carry_out(
     let fileset = Fileset::new(name, environment)?;
     fileset.record()?;
     if let Some(mount) = mount_of(&fileset, environment) {
-        let answer = client::snapshots(&mount.socket, order, PATIENCE);
+        let answer = client::snapshots((&mount.socket, name), order, PATIENCE);
         return answered(&fileset, answer);
     }
     with_engine(

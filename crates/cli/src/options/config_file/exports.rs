@@ -20,18 +20,20 @@
 //! The keys of a rule are those of the export options of OCI File Storage. An export without a rule is for everybody, as
 //! one of the command line without `--clients`.
 
-use std::{collections::HashSet, net::SocketAddr};
+use std::net::SocketAddr;
 
 use penstock_nfs::{Authentication, Export, Network, Rule, Squash, TargetType};
 use toml::{Spanned, de::DeValue};
 
-use super::{ConfigFile, Key, Reader, TARGET, line_at, text_of};
+use super::{EXPORT, Key, Reader, TARGET, line_at, text_of};
 use crate::options::{OptionSpec, Value, table};
+
+mod checks;
+
+pub(super) use checks::check;
 
 /// The type of a mount target.
 const TYPE: &str = "type";
-/// Bytes in the longest path of an export: longer ones no client can mount.
-const PATH_MAX: usize = 1024;
 /// What a fault in a section is told with.
 const SEE: &str = "docs/operations.md shows such a section";
 
@@ -51,6 +53,8 @@ pub(crate) struct TargetSection {
 pub(crate) struct ExportSection {
     pub export: Export,
     line: usize,
+    /// Where it is could be read, or is not said.
+    has_targets: bool,
 }
 
 impl Reader<'_> {
@@ -84,6 +88,7 @@ impl Reader<'_> {
             let remedy = "give it one, such as listen = \"10.0.0.5:2049\"";
             self.fault(self.line(name), &cause, remedy);
         }
+        self.check_name((TARGET, name_text), self.line(name));
         Some(TargetSection {
             name: name_text.to_string(),
             listen: listen.unwrap_or_else(nowhere),
@@ -118,6 +123,7 @@ impl Reader<'_> {
     pub(super) fn exports(&mut self, key: &Key<'_>, value: &DeValue<'_>) -> Vec<ExportSection> {
         let DeValue::Array(sections) = value else {
             self.fault(self.line(key), "exports are a list", "write [[export]]");
+            self.unread.push((EXPORT, String::new()));
             return Vec::new();
         };
         let sections: Vec<_> = sections.iter().collect();
@@ -131,6 +137,7 @@ impl Reader<'_> {
         let line = line_at(self.text, section.span().start);
         let DeValue::Table(keys) = section.get_ref() else {
             self.fault(line, "an export is a section", "write [[export]]");
+            self.unread.push((EXPORT, String::new()));
             return None;
         };
         let mut export = Export {
@@ -139,12 +146,16 @@ impl Reader<'_> {
             targets: Vec::new(),
             rules: Vec::new(),
         };
+        let mut has_targets = true;
         for (key, value) in keys {
             let value = value.get_ref();
             match key.get_ref().as_ref() {
-                "path" => export.path = self.text(key, value).unwrap_or_default(),
-                "volume" => export.volume = self.text(key, value).unwrap_or_default(),
-                "targets" => export.targets = self.texts(key, value),
+                "path" => export.path = self.name(key, value),
+                "volume" => export.volume = self.name(key, value),
+                "targets" => {
+                    export.targets = self.texts(key, value);
+                    has_targets = !export.targets.is_empty();
+                }
                 "rule" => export.rules = self.rules(key, value),
                 other => {
                     let known = "it has `path`, `volume`, `targets` and [[export.rule]]";
@@ -162,7 +173,11 @@ impl Reader<'_> {
         if !keys.keys().any(|key| key.get_ref() == "rule") {
             export.rules.push(Rule::default());
         }
-        Some(ExportSection { export, line })
+        Some(ExportSection {
+            export,
+            line,
+            has_targets,
+        })
     }
 
     fn rules(&mut self, key: &Key<'_>, value: &DeValue<'_>) -> Vec<Rule> {
@@ -294,6 +309,16 @@ impl Reader<'_> {
         found.map(|(_, meaning)| *meaning)
     }
 
+    /// A text that is not empty; what is none is told, and becomes an empty one.
+    fn name(&mut self, key: &Key<'_>, value: &DeValue<'_>) -> String {
+        let name = self.text(key, value);
+        if name.as_deref() == Some("") {
+            let cause = format!("`{}` is empty", key.get_ref());
+            self.fault(self.line(key), &cause, SEE);
+        }
+        name.unwrap_or_default()
+    }
+
     fn text(&mut self, key: &Key<'_>, value: &DeValue<'_>) -> Option<String> {
         let text = text_of(value);
         if text.is_none() {
@@ -326,366 +351,5 @@ fn nowhere() -> SocketAddr {
     SocketAddr::from(([0, 0, 0, 0], 0))
 }
 
-/// Finds the faults between sections, and completes what may be left out.
-pub(super) fn check(reader: &mut Reader<'_>, file: &mut ConfigFile) {
-    let only = match &file.targets[..] {
-        [only] => Some(only.name.clone()),
-        _ => None,
-    };
-    for section in &mut file.exports {
-        if section.export.targets.is_empty() {
-            section.export.targets.extend(only.clone());
-        }
-    }
-    if file.has_exports() {
-        check_addresses(reader, &file.targets);
-        check_names(reader, file);
-        check_paths(reader, file);
-    }
-}
-
-/// No two may listen where one does.
-fn check_addresses(reader: &mut Reader<'_>, targets: &[TargetSection]) {
-    let mut taken: Vec<(&str, SocketAddr)> = Vec::new();
-    for target in targets {
-        let addresses = [Some(target.listen), target.portmap];
-        let addresses = addresses.into_iter().flatten();
-        for address in addresses.filter(|address| address.port() != 0) {
-            if let Some((other, at)) = taken
-                .iter()
-                .find(|(_, taken)| is_same_place(*taken, address))
-            {
-                let cause = format!(
-                    "[target.{}] listens on `{address}`, which is `{at}` of [target.{other}]",
-                    target.name
-                );
-                reader.fault(target.line, &cause, "give it another address or port");
-            }
-            taken.push((&target.name, address));
-        }
-    }
-}
-
-fn is_same_place(one: SocketAddr, other: SocketAddr) -> bool {
-    let is_all = one.ip().is_unspecified() || other.ip().is_unspecified();
-    one.port() == other.port() && (is_all || one.ip() == other.ip())
-}
-
-/// Exports are of volumes and targets that are there, and no target is without one.
-fn check_names(reader: &mut Reader<'_>, file: &ConfigFile) {
-    let volumes: HashSet<_> = file.volumes.iter().map(|volume| &*volume.name).collect();
-    let targets: HashSet<_> = file.targets.iter().map(|target| &*target.name).collect();
-    for ExportSection { export, line } in &file.exports {
-        let path = &export.path;
-        if !export.volume.is_empty() && !volumes.contains(&*export.volume) {
-            let cause = format!("`{path}` exports the volume `{}`", export.volume);
-            let remedy = format!("write [volume.{}], or correct the name", export.volume);
-            reader.fault(*line, &format!("{cause}, which is not there"), remedy);
-        }
-        for target in export
-            .targets
-            .iter()
-            .filter(|name| !targets.contains(&***name))
-        {
-            let cause = format!("`{path}` is for the target `{target}`, which is not there");
-            let remedy = format!("write [target.{target}], or correct the name");
-            reader.fault(*line, &cause, remedy);
-        }
-        if export.targets.is_empty() {
-            let cause = format!("`{path}` does not say at which targets it is");
-            reader.fault(*line, &cause, "name them, such as targets = [\"lan\"]");
-        }
-    }
-    for target in &file.targets {
-        let mut exports = file.exports.iter();
-        if !exports.any(|section| section.export.targets.contains(&target.name)) {
-            let cause = format!("[target.{}] exports nothing", target.name);
-            let remedy = "name it in the `targets` of an [[export]], or remove it";
-            reader.fault(target.line, &cause, remedy);
-        }
-    }
-}
-
-/// Paths can be mounted, and none leads to two exports of one target.
-fn check_paths(reader: &mut Reader<'_>, file: &ConfigFile) {
-    let mut taken = HashSet::new();
-    for ExportSection { export, line } in &file.exports {
-        let path = &export.path;
-        let names: Vec<_> = export.components().collect();
-        let has_dots = names.iter().any(|name| [&b"."[..], b".."].contains(name));
-        if !path.is_empty() && (!path.starts_with('/') || has_dots || path.len() > PATH_MAX) {
-            let cause = format!("`{path}` is no path that can be mounted");
-            let remedy = format!(
-                "write one that begins with `/`, without `.` and `..`, of at most {PATH_MAX} bytes"
-            );
-            reader.fault(*line, &cause, remedy);
-        }
-        for target in export.targets.iter().collect::<HashSet<_>>() {
-            if !taken.insert((names.clone(), target)) {
-                let cause = format!("`{path}` is exported twice at the target `{target}`");
-                reader.fault(*line, &cause, "give one of them another path");
-            }
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-    use crate::options::config_file::parse;
-
-    const HEAD: &str = "[volume.home]\nsource = \"file:///srv/home\"\n\
-                        [target.a]\nlisten = \"127.0.0.1:1001\"\n";
-    const EXPORT: &str = "[[export]]\npath = \"/home\"\nvolume = \"home\"\n";
-
-    fn faults(text: &str) -> Vec<String> {
-        let (_, faults) = parse(Path::new("/p"), text);
-        faults.iter().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn sections_become_targets_and_exports_with_rules_in_their_order() {
-        let text = "
-            [volume.home]
-            source = \"file:///srv/home\"
-            [target.a]
-            listen = \"127.0.0.1:1001\"
-            type = \"HPMT-20\"
-            [target.b]
-            listen = \"127.0.0.1:1002\"
-            portmap = \"127.0.0.1:111\"
-            [[export]]
-            path = \"/home\"
-            volume = \"home\"
-            targets = [\"a\", \"b\"]
-            [[export.rule]]
-            source = [\"10.0.0.0/8\", \"fd00::1\"]
-            access = \"READ_ONLY\"
-            identity-squash = \"ALL\"
-            anonymous-uid = 7
-            anonymous-gid = 8
-            require-privileged-source-port = true
-            allowed-auth = [\"SYS\"]
-            [[export.rule]]
-            [[export]]
-            path = \"/all\"
-            volume = \"home\"
-            targets = \"b\"
-        ";
-        let (file, faults) = parse(Path::new("/p"), text);
-        assert_eq!(faults, []);
-        let targets: Vec<_> = file
-            .targets
-            .iter()
-            .map(|target| (&*target.name, target.listen.port(), target.target_type))
-            .collect();
-        let expected = [
-            ("a", 1001, TargetType::Hpmt20),
-            ("b", 1002, TargetType::Unlimited),
-        ];
-        assert_eq!(targets, expected);
-        assert_eq!(file.targets[1].portmap, "127.0.0.1:111".parse().ok());
-        let first = Rule {
-            clients: vec!["10.0.0.0/8".parse().unwrap(), "fd00::1".parse().unwrap()],
-            read_only: true,
-            squash: Squash::All,
-            anonymous: penstock_vfs::Owner { uid: 7, gid: 8 },
-            privileged_port: true,
-            authentication: Authentication::System,
-        };
-        let home = &file.exports[0].export;
-        assert_eq!((&*home.path, &*home.volume), ("/home", "home"));
-        assert_eq!(home.targets, ["a", "b"]);
-        assert_eq!(home.rules, [first, Rule::default()]);
-        let all = &file.exports[1].export;
-        assert_eq!(all.targets, ["b"]);
-        assert_eq!(all.rules, [Rule::default()], "for everybody");
-    }
-
-    #[test]
-    fn the_only_target_need_not_be_named() {
-        let (file, faults) = parse(Path::new("/p"), &format!("{HEAD}{EXPORT}"));
-        assert_eq!(faults, []);
-        assert_eq!(file.exports[0].export.targets, ["a"]);
-    }
-
-    /// Each fault is told, with a remedy.
-    fn check_faults(text: impl Fn(&str) -> String, cases: &[(&str, &str)]) {
-        for (part, message) in cases {
-            let found = faults(&text(part));
-            let told = found.iter().find(|fault| fault.contains(message));
-            assert!(
-                told.is_some_and(|fault| fault.contains("; ")),
-                "{part}\n{found:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn each_fault_is_told_with_its_line_and_a_remedy() {
-        let rule = |text: &str| format!("{HEAD}{EXPORT}[[export.rule]]\n{text}\n");
-        check_faults(
-            rule,
-            &[
-                (
-                    "sorce = \"10.0.0.1\"",
-                    "/p:9: `sorce` is no key of a rule; it has `source`",
-                ),
-                (
-                    "source = \"10.0.0.0/33\"",
-                    "/p:9: `source`: `10.0.0.0/33` is neither an address",
-                ),
-                (
-                    "source = []",
-                    "/p:9: `source` must be a text, or a list of some; ",
-                ),
-                (
-                    "access = \"rw\"",
-                    "/p:9: `access` cannot be `rw`; it must be read-only or read-write",
-                ),
-                (
-                    "identity-squash = \"some\"",
-                    "/p:9: `identity-squash` cannot be `some`; ",
-                ),
-                (
-                    "anonymous-uid = -1",
-                    "`anonymous-uid` cannot be `-1` (from /p:9); it must be",
-                ),
-                (
-                    "allowed-auth = [\"krb5\"]",
-                    "/p:9: `allowed-auth` cannot be `krb5`; it must be a list",
-                ),
-                (
-                    "require-privileged-source-port = 7",
-                    "`require-privileged-source-port` cannot be `7` (from /p:9)",
-                ),
-            ],
-        );
-        let export = |text: &str| format!("{HEAD}{EXPORT}{text}\n");
-        check_faults(
-            export,
-            &[
-                ("rule = []", "/p:8: an empty list of rules is for nobody; "),
-                (
-                    "name = \"x\"",
-                    "/p:8: `name` is no key of an export; it has `path`",
-                ),
-                (
-                    "targets = [\"c\"]",
-                    "/p:5: `/home` is for the target `c`, which is not there; ",
-                ),
-                ("targets = [\"c\"]", "/p:3: [target.a] exports nothing; "),
-            ],
-        );
-        check_faults(
-            str::to_owned,
-            &[(
-                "[export]\npath = \"/\"",
-                "/p:1: exports are a list; write [[export]]",
-            )],
-        );
-    }
-
-    #[test]
-    fn exports_of_what_is_not_there_or_that_overlap_are_faults() {
-        let other = |text: &str| format!("{HEAD}{EXPORT}[[export]]\n{text}\n");
-        check_faults(
-            other,
-            &[
-                ("volume = \"home\"", "/p:8: the export has no `path`; "),
-                ("path = \"/a\"", "/p:8: the export has no `volume`; "),
-                (
-                    "path = \"/a\"\nvolume = \"hme\"",
-                    "/p:8: `/a` exports the volume `hme`, which is not there",
-                ),
-                (
-                    "path = \"//home/\"\nvolume = \"home\"",
-                    "/p:8: `//home/` is exported twice at the target `a`",
-                ),
-                (
-                    "path = \"a\"\nvolume = \"home\"",
-                    "/p:8: `a` is no path that can be mounted; ",
-                ),
-                (
-                    "path = \"/a/../b\"\nvolume = \"home\"",
-                    "/p:8: `/a/../b` is no path that can be mounted; ",
-                ),
-            ],
-        );
-        let (_, faults) = parse(
-            Path::new("/p"),
-            &other("path = \"/home/below\"\nvolume = \"home\""),
-        );
-        assert_eq!(faults, [], "below another one");
-    }
-
-    #[test]
-    fn targets_without_an_address_of_their_own_are_faults() {
-        let target =
-            |text: &str| format!("{HEAD}{EXPORT}targets = [\"a\", \"b\"]\n[target.b]\n{text}\n");
-        let free = "listen = \"127.0.0.1:1\"\n";
-        let with = |text: &str| target(&format!("{free}{text}"));
-        let same =
-            "/p:9: [target.b] listens on `127.0.0.1:1001`, which is `127.0.0.1:1001` of [target.a]";
-        check_faults(
-            target,
-            &[
-                ("", "/p:9: [target.b] has no address to listen on; "),
-                ("listen = \"127.0.0.1:1001\"", same),
-                (
-                    "listen = \"0.0.0.0:1001\"",
-                    "/p:9: [target.b] listens on `0.0.0.0:1001`, which is",
-                ),
-                (
-                    "listen = \"localhost:1\"",
-                    "`listen` cannot be `localhost:1` (from /p:10); it must be",
-                ),
-            ],
-        );
-        check_faults(
-            with,
-            &[
-                ("portmap = \"127.0.0.1:1001\"", same),
-                (
-                    "type = \"hpmt-60\"",
-                    "`type` cannot be `hpmt-60` (from /p:11); it must be",
-                ),
-                (
-                    "listen-on = \"x\"",
-                    "/p:11: `listen-on` is no key of a mount target; it has `listen`",
-                ),
-            ],
-        );
-    }
-
-    #[test]
-    fn every_fault_of_a_file_is_told_in_the_order_of_lines() {
-        let text = format!(
-            "memry = 1\n{HEAD}type = \"x\"\n{EXPORT}[[export.rule]]\nsource = \"x\"\naccess = \"y\"\n"
-        );
-        let found = faults(&text);
-        let lines: Vec<_> = found
-            .iter()
-            .map(|fault| {
-                fault.split("/p:").nth(1).unwrap()[..2]
-                    .trim_end_matches([':', ')'])
-                    .to_owned()
-            })
-            .collect();
-        assert_eq!(lines, ["1", "6", "11", "12"], "{found:?}");
-    }
-
-    #[test]
-    fn an_export_without_a_target_of_several_must_name_some() {
-        let text = format!("{HEAD}[target.b]\nlisten = \"127.0.0.1:2\"\n{EXPORT}");
-        let found = faults(&text);
-        assert!(
-            found
-                .iter()
-                .any(|fault| fault.contains("does not say at which targets")),
-            "{found:?}"
-        );
-    }
-}
+mod tests;

@@ -57,6 +57,7 @@ pub struct Shaped {
     writes_held: watch::Sender<bool>,
     locks_held: watch::Sender<bool>,
     unlocks_held: watch::Sender<bool>,
+    resolves_held: watch::Sender<bool>,
     /// Reads and removals that were begun.
     pub begun: AtomicU64,
     pub syncs: AtomicU64,
@@ -86,6 +87,7 @@ impl Shaped {
             writes_held: watch::Sender::new(false),
             locks_held: watch::Sender::new(false),
             unlocks_held: watch::Sender::new(false),
+            resolves_held: watch::Sender::new(false),
             begun: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             opens: AtomicU64::new(0),
@@ -116,6 +118,11 @@ impl Shaped {
     /// Ranges are given back late while this is so.
     pub fn hold_unlocks(&self, held: bool) {
         self.unlocks_held.send_replace(held);
+    }
+
+    /// Files of handles are found late while this is so.
+    pub fn hold_resolves(&self, held: bool) {
+        self.resolves_held.send_replace(held);
     }
 
     fn inner_locks(&self) -> &dyn Locks {
@@ -174,6 +181,7 @@ impl Volume for Shaped {
     }
 
     async fn resolve(&self, by: &Identity, id: &NodeId) -> FsResult<Entry> {
+        let _ = self.resolves_held.subscribe().wait_for(|held| !held).await;
         self.took(self.inner.resolve(by, id).await)
     }
 
