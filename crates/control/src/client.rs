@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 
 use crate::{
     DumpItem, QuotaItem, QuotaOrder, Refusal, Reply, Request, SnapshotItem, SnapshotOrder,
-    SocketDirectory, Status, UnsavedItem, claim, protocol,
+    SocketDirectory, Status, TrashAnswer, TrashOrder, UnsavedItem, claim, protocol,
     system::{Peer, Process, has_died},
 };
 
@@ -253,6 +253,19 @@ pub fn schedule(
     let mut connection = Connection::open(socket, &Request::Schedule { changes })?;
     connection.answer(clock::now() + patience, |reply| match reply {
         Reply::Schedule { keep } => Some(keep),
+        _ => None,
+    })
+}
+
+/// Has a mount carry an order about the trash of its fileset out.
+pub fn trash(
+    socket: &Path,
+    order: TrashOrder,
+    patience: Duration,
+) -> io::Result<Result<TrashAnswer, Refusal>> {
+    let mut connection = Connection::open(socket, &Request::Trash { order })?;
+    connection.answer(clock::now() + patience, |reply| match reply {
+        Reply::Trash(answer) => Some(answer),
         _ => None,
     })
 }

@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 
 use crate::{
     ClaimError, DumpItem, QuotaItem, QuotaOrder, Refusal, Reply, Request, SnapshotItem,
-    SnapshotOrder, SocketDirectory, Status, UnsavedItem,
+    SnapshotOrder, SocketDirectory, Status, TrashAnswer, TrashOrder, UnsavedItem,
     claim::{self, Name},
     protocol::{self, Dropped},
     record::Record,
@@ -76,6 +76,9 @@ pub trait Daemon: Send + Sync + 'static {
 
     /// Changes what a fileset does by itself, and tells what is so then. May block the thread.
     fn schedule(&self, changes: &BTreeMap<String, u32>) -> Result<BTreeMap<String, u32>, Refusal>;
+
+    /// Carries an order about the trash of a fileset out. May block the thread.
+    fn trash(&self, order: &TrashOrder) -> Result<TrashAnswer, Refusal>;
 
     /// Makes a dump of a fileset, of which so many are kept then. Blocks the thread for as long as that takes.
     fn dump(&self, keep: u64) -> Result<DumpItem, Refusal>;
@@ -197,6 +200,10 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
                 Err(refusal) => Reply::Refused(refusal),
             }
         }
+        Ok(Request::Trash { order }) => match run_blocking(|| duties.daemon.trash(&order)) {
+            Ok(answer) => Reply::Trash(answer),
+            Err(refusal) => Reply::Refused(refusal),
+        },
         Ok(Request::Dump { keep }) => match run_blocking(|| duties.daemon.dump(keep)) {
             Ok(made) => Reply::Dumped(made),
             Err(refusal) => Reply::Refused(refusal),
