@@ -397,6 +397,9 @@ pub(crate) fn refusal(order: &TrashOrder, error: &FsError) -> Option<(String, St
             "there is a file of that name already".to_owned(),
             "name another TARGET".to_owned(),
         )),
+        (FsError::InvalidArgument(text), _) => {
+            Some(((*text).to_owned(), "name another TARGET".to_owned()))
+        }
         (FsError::NotFound, None) => Some((
             format!("`{entry}` is not in the trash"),
             "`penstock fileset trash list` shows what is there".to_owned(),
