@@ -6,7 +6,7 @@ use penstock_base::{FsError, clock};
 use penstock_vfs::{Inode, OpenOptions, RemoveKind, RenameMode};
 
 use crate::{
-    contents::{content, found},
+    contents::found,
     ground::{Ground, Machine, on_each_engine},
     support::ROOT,
 };
