@@ -237,6 +237,7 @@ fn a_killed_mount_leaves_each_file_in_its_place_or_in_the_trash() {
             .flat_map(|round| (0..3).map(move |part| format!("tree-{round}/d{part}")))
             .filter_map(|path| fs::read_dir(mount.join(path)).ok())
             .flatten()
+            .map(|entry| entry.unwrap().path())
             .collect();
         let kept = kept(&mount.join(""));
         assert_eq!(
