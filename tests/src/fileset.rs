@@ -115,6 +115,11 @@ impl Fileset {
         self.nested("quota", (verb, &self.name), more)
     }
 
+    /// `penstock fileset trash VERB` of it.
+    pub fn trash(&self, verb: &str, more: &[&str]) -> Finished {
+        self.nested("trash", (verb, &self.name), more)
+    }
+
     /// The same of one snapshot.
     pub fn snapshot(&self, verb: &str, name: &str) -> Finished {
         self.nested("snapshot", (verb, &self.at(name)), &[])

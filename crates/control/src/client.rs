@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 
 use crate::{
     DumpItem, QuotaItem, QuotaOrder, Refusal, Reply, Request, SnapshotItem, SnapshotOrder,
-    SocketDirectory, Status, UnsavedItem, claim, protocol,
+    SocketDirectory, Status, TrashAnswer, TrashOrder, UnsavedItem, claim, protocol,
     system::{Peer, Process, has_died},
 };
 
@@ -265,6 +265,23 @@ pub fn schedule(
     let mut connection = Connection::open(socket, &Request::Schedule { fileset, changes })?;
     connection.answer(clock::now() + patience, |reply| match reply {
         Reply::Schedule { keep } => Some(keep),
+        _ => None,
+    })
+}
+
+/// Has a mount carry an order about the trash of its fileset out.
+pub fn trash(
+    (socket, fileset): (&Path, &str),
+    order: TrashOrder,
+    patience: Duration,
+) -> io::Result<Result<TrashAnswer, Refusal>> {
+    let request = Request::Trash {
+        fileset: Some(fileset.to_owned()),
+        order,
+    };
+    let mut connection = Connection::open(socket, &request)?;
+    connection.answer(clock::now() + patience, |reply| match reply {
+        Reply::Trash(answer) => Some(answer),
         _ => None,
     })
 }

@@ -59,6 +59,15 @@ pub enum Request {
         /// Jobs with how many of each are to be kept; 0 ends one. Others are as before.
         changes: BTreeMap<String, u32>,
     },
+    /// Something to be done with the trash of a fileset: [`Reply::Trash`] or [`Reply::Refused`].
+    Trash {
+        /// The name of the fileset; the only one where it is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fileset: Option<String>,
+        /// What.
+        #[serde(flatten)]
+        order: TrashOrder,
+    },
     /// Quotas of a fileset to be listed, set or removed: [`Reply::Quotas`] until one says that there are no more, or
     /// [`Reply::Refused`].
     Quotas {
@@ -69,6 +78,81 @@ pub enum Request {
         #[serde(flatten)]
         order: QuotaOrder,
     },
+}
+
+/// What is to be done with the trash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "snake_case")]
+pub enum TrashOrder {
+    /// It is told how it is: [`TrashAnswer::State`].
+    Show,
+    /// Removed files stay for so many days, or with 0 do not come there; then as above.
+    Set {
+        /// Days.
+        days: u32,
+    },
+    /// Some files are told: [`TrashAnswer::Items`].
+    List {
+        /// Those behind this [`TrashItem::entry`].
+        after: Option<String>,
+    },
+    /// A file is brought back: [`TrashAnswer::Restored`].
+    Restore {
+        /// Its [`TrashItem::entry`].
+        entry: String,
+        /// Where it goes, if not where it was.
+        target: Option<String>,
+    },
+    /// Some files are removed for good: [`TrashAnswer::Purged`].
+    Purge {
+        /// Only those that came there in hours that were over so many seconds ago.
+        older: Option<u64>,
+    },
+}
+
+/// What is told of the trash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum TrashAnswer {
+    /// How it is.
+    State {
+        /// For how many days files stay; 0 if none come there.
+        days: u32,
+        /// Files in it.
+        files: u64,
+        /// Bytes that they occupy.
+        bytes: u64,
+    },
+    /// Some files; none if there are no more.
+    Items {
+        /// These.
+        items: Vec<TrashItem>,
+    },
+    /// The file is back.
+    Restored {
+        /// Where.
+        path: String,
+    },
+    /// Files were removed.
+    Purged {
+        /// How many.
+        files: u64,
+        /// There are more to be removed.
+        more: bool,
+    },
+}
+
+/// A file in the trash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrashItem {
+    /// Where it lies below the trash.
+    pub entry: String,
+    /// Where it was, if its directory is still there.
+    pub path: Option<String>,
+    /// When it was removed, in seconds of Unix time.
+    pub removed: u64,
+    /// Its size.
+    pub bytes: u64,
 }
 
 /// What is to be done with quotas.
@@ -240,6 +324,8 @@ pub enum Reply {
         /// Jobs with how many of each are kept.
         keep: BTreeMap<String, u32>,
     },
+    /// What was done with the trash, or what is in it.
+    Trash(TrashAnswer),
     /// Some quotas: the file system's first, then by kind and number.
     Quotas {
         /// These.

@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 
 use crate::{
     ClaimError, DumpItem, QuotaItem, QuotaOrder, Refusal, Reply, Request, SnapshotItem,
-    SnapshotOrder, SocketDirectory, Status, UnsavedItem,
+    SnapshotOrder, SocketDirectory, Status, TrashAnswer, TrashOrder, UnsavedItem,
     claim::{self, Name},
     protocol::{self, Dropped},
     record::Record,
@@ -84,6 +84,9 @@ pub trait Daemon: Send + Sync + 'static {
         fileset: Option<&str>,
         changes: &BTreeMap<String, u32>,
     ) -> Result<BTreeMap<String, u32>, Refusal>;
+
+    /// Carries an order about the trash of a fileset out. May block the thread.
+    fn trash(&self, fileset: Option<&str>, order: &TrashOrder) -> Result<TrashAnswer, Refusal>;
 
     /// Makes a dump of a fileset, of which so many are kept then. Blocks the thread for as long as that takes.
     fn dump(&self, fileset: Option<&str>, keep: u64) -> Result<DumpItem, Refusal>;
@@ -204,6 +207,12 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
         Ok(Request::Schedule { fileset, changes }) => {
             match run_blocking(|| duties.daemon.schedule(fileset.as_deref(), &changes)) {
                 Ok(keep) => Reply::Schedule { keep },
+                Err(refusal) => Reply::Refused(refusal),
+            }
+        }
+        Ok(Request::Trash { fileset, order }) => {
+            match run_blocking(|| duties.daemon.trash(fileset.as_deref(), &order)) {
+                Ok(answer) => Reply::Trash(answer),
                 Err(refusal) => Reply::Refused(refusal),
             }
         }

@@ -10,6 +10,7 @@ mod overlay;
 mod quotas;
 mod ranges;
 mod repair;
+mod trash;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -31,7 +32,7 @@ use crate::{
 };
 
 pub use self::repair::{REPAIRS_MAX, Repair, apply, plan};
-use self::{kept::Snapshots, quotas::Quotas};
+use self::{kept::Snapshots, quotas::Quotas, trash::Misplaced};
 
 /// What a check found.
 #[derive(Debug, Default)]
@@ -111,6 +112,7 @@ struct Survey {
     files: i64,
     bytes: i64,
     unreadable: Vec<String>,
+    misplaced: Vec<Misplaced>,
 }
 
 impl Survey {
@@ -140,6 +142,7 @@ impl Survey {
             | schema::EPOCH
             | schema::GENERATION
             | schema::LOADING => {}
+            schema::TRASH_DAYS => schema::decode_days(value).map(drop)?,
             schema::SCHEDULE => schema::Schedule::decode(value).map(drop)?,
             schema::FILES => self.files = counter(Some(value)),
             schema::BYTES => self.bytes = counter(Some(value)),
@@ -194,6 +197,7 @@ impl Survey {
             kind::ENTRY => {
                 let entry = Entry::decode(value)?;
                 let is_directory = entry.kind == FileKind::Directory;
+                self.find_misplaced(inode, schema::name_in(key), entry);
                 let above = self.inode(inode);
                 above.directories += i64::from(is_directory);
                 above.entries_in += 1;
@@ -205,6 +209,16 @@ impl Survey {
             _ => return Err(schema::damaged("a key")),
         }
         Ok(())
+    }
+
+    fn find_misplaced(&mut self, directory: Inode, name: &[u8], entry: Entry) {
+        if !trash::belongs(directory, name, entry) {
+            self.misplaced.push(Misplaced {
+                directory,
+                name: String::from_utf8_lossy(name).into_owned(),
+                inode: entry.inode,
+            });
+        }
     }
 
     fn look_at_chunk(&mut self, inode: Inode, index: u64, value: &Bytes) -> FsResult<()> {
@@ -237,6 +251,17 @@ impl Survey {
         let mut report = Report::default();
         for text in &self.unreadable {
             report.add(text.clone());
+        }
+        for Misplaced {
+            directory,
+            name,
+            inode,
+        } in &self.misplaced
+        {
+            report.add(format!(
+                "entry `{name}` of directory {}: leads to inode {}, which does not belong there",
+                directory.0, inode.0
+            ));
         }
         for (inode, seen) in &self.inodes {
             for text in seen.problems(*inode) {
@@ -290,7 +315,7 @@ impl Seen {
             return vec![format!("is missing, {} entries lead to it", self.entries)];
         };
         let mut problems = Vec::new();
-        let names = self.entries + u32::from(inode == Inode::ROOT.0);
+        let names = self.entries + u32::from(trash::is_top(inode));
         if names != node.links {
             problems.push(format!(
                 "{names} entries lead to it, {} are counted",
@@ -304,9 +329,9 @@ impl Seen {
             problems.push("has a name, and is held as if it had none".to_owned());
         }
         if node.is_directory() {
-            let is_root = inode == Inode::ROOT.0;
-            if self.entries > 0 && self.parent != node.parent && !is_root {
-                problems.push(format!("is in {}, and says {}", self.parent, node.parent));
+            let parent = self.right_parent(inode).unwrap_or(node.parent);
+            if parent != node.parent {
+                problems.push(format!("is in {parent}, and says {}", node.parent));
             }
             if self.directories != self.counted {
                 let (there, counted) = (self.directories, self.counted);
@@ -314,6 +339,14 @@ impl Seen {
                     "{there} directories are in it, {counted} are counted"
                 ));
             }
+        }
+        if self.right_project(node.project) != node.project {
+            problems.push(
+                "is in the trash and does not count for it, or the other way round".to_owned(),
+            );
+        }
+        if self.lies_in_trash() && self.entries > 1 {
+            problems.push("is in the trash and has another name".to_owned());
         }
         let access = node.lists.access.as_ref();
         if access.is_some_and(|list| list.classes() != node.permissions & 0o777) {

@@ -24,6 +24,7 @@ use crate::{
     machines, operations,
     schema::{self, ObjectUse},
     snapshots::{self, Preserving},
+    trash,
 };
 
 /// How old an object must be before nothing can be about to refer to it: longer than any upload takes.
@@ -70,6 +71,8 @@ pub struct Garbage {
     pub leaked: Count,
     /// Leaked objects that were deleted.
     pub deleted: u64,
+    /// Files in the trash, whose objects are among the live ones.
+    pub trash: trash::State,
 }
 
 /// What the metadata says of an object.
@@ -153,7 +156,10 @@ pub(crate) async fn sweep_bucket(
     objects: &Objects,
     sweep: Sweep,
 ) -> FsResult<Garbage> {
-    let mut found = Garbage::default();
+    let mut found = Garbage {
+        trash: trash::state(engine).await?,
+        ..Garbage::default()
+    };
     let mut options = ListOptions {
         prefix: DATA.to_owned(),
         ..ListOptions::default()

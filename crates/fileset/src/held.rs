@@ -3,6 +3,9 @@
 //! A file without a name stays as long as a door has a reference or a handle of it. When the last one is given back
 //! the file is collected by a task of its own ([`crate::collector`]), so that giving back never waits. It counts for
 //! quotas until then, so who finds no room waits for it.
+//!
+//! A file in the trash shows as one without a name to those who hold it from before, and with its name there to those who
+//! found it in the trash.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,11 +13,20 @@ use std::{
 };
 
 use penstock_base::{FsError, FsResult, Mutex, clock};
-use penstock_vfs::Inode;
+use penstock_vfs::{Attributes, Inode};
 use tokio::sync::Notify;
 
 /// How long who finds no room waits for files that are being collected.
 const COLLECT_WAIT: Duration = Duration::from_secs(2);
+
+/// How a file in the trash came to be held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InTrash {
+    /// It was removed here meanwhile, or was found by its number since.
+    Removed,
+    /// It was found in the trash.
+    Found,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -24,6 +36,8 @@ struct State {
     orphans: HashSet<Inode>,
     /// Those that lost it on another machine, until they are gone here.
     others: HashSet<Inode>,
+    /// Held files in the trash, and how they came to be held.
+    trash: HashMap<Inode, InTrash>,
     /// Files without a name that nobody holds: nobody may hold them again.
     collected: HashSet<Inode>,
     /// Those of them that the collector has not seen.
@@ -83,6 +97,7 @@ impl Held {
         *held = held.saturating_sub(count);
         if *held == 0 {
             state.counts.remove(&inode);
+            state.trash.remove(&inode);
             if state.settle(inode) {
                 self.bell.notify_one();
             }
@@ -95,6 +110,40 @@ impl Held {
         state.orphans.insert(inode);
         if state.settle(inode) {
             self.bell.notify_one();
+        }
+    }
+
+    /// A file was put into the trash here.
+    pub(crate) fn trashed(&self, inode: Inode) {
+        let mut state = self.state.lock();
+        if state.counts.contains_key(&inode) {
+            state.trash.insert(inode, InTrash::Removed);
+        }
+    }
+
+    /// A file to which the caller has a reference was found in the trash.
+    pub(crate) fn found_in_trash(&self, inode: Inode) {
+        self.state.lock().trash.insert(inode, InTrash::Found);
+    }
+
+    /// A file in the trash to which the caller has a reference was found by its number.
+    pub(crate) fn found_by_number(&self, inode: Inode) {
+        let mut state = self.state.lock();
+        if state.counts.get(&inode) == Some(&1) {
+            state.trash.entry(inode).or_insert(InTrash::Removed);
+        }
+    }
+
+    /// Whether whoever opens a file in the trash knows that it is there, or removed it: else it has an old name for it.
+    pub(crate) fn knows_trashed(&self, inode: Inode) -> bool {
+        self.state.lock().trash.contains_key(&inode)
+    }
+
+    /// Lets a file in the trash have the name by which it was found there.
+    pub(crate) fn show(&self, attributes: &mut Attributes) {
+        let is_found = || self.state.lock().trash.get(&attributes.inode) == Some(&InTrash::Found);
+        if attributes.links == 0 && is_found() {
+            attributes.links = 1;
         }
     }
 

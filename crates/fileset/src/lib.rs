@@ -16,6 +16,7 @@
 //! | [`dumps`] | all keys in one stream of bytes, and from one engine into another |
 //! | [`quotas`] | what users, groups and directories may use |
 //! | [`snapshots`] | the tree as it was, and what is kept for that |
+//! | [`trash`] | removed files, for as long as they are kept |
 //! | [`schedule`] | snapshots and dumps that are made at their times |
 //!
 //! The order that keeps a file system whole: bytes go into the bucket first, then the metadata refers to them, then
@@ -43,6 +44,7 @@ pub mod quotas;
 pub mod schedule;
 mod schema;
 pub mod snapshots;
+pub mod trash;
 mod uploads;
 mod usage;
 mod volume;

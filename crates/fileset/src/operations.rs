@@ -29,7 +29,7 @@ pub(crate) use extents::{
 pub(crate) use link::link;
 pub(crate) use make::{Making, NewFile, format, make};
 pub(crate) use orphans::{collect, drop_garbage, garbage, orphans, set_lengths};
-pub(crate) use remove::remove;
+pub(crate) use remove::{Unnamed, remove, unlink};
 pub(crate) use rename::{Renaming, rename};
 pub(crate) use resize::{Condition, Cut, cut, grow, next_cut, punch};
 pub(crate) use xattrs::{Attribute, remove_xattr, set_xattr, xattr, xattrs};
@@ -37,6 +37,7 @@ pub(crate) use xattrs::{Attribute, remove_xattr, set_xattr, xattr, xattrs};
 use crate::{
     engine::{Reads, Transaction, counter, mark},
     schema::{self, Entry, Format, Node},
+    trash,
 };
 
 /// Names that a file may have: links are counted in 32 bits.
@@ -106,10 +107,12 @@ pub(crate) fn shown(reads: &dyn Reads, inode: Inode, node: &Node) -> FsResult<At
     Ok(node.directory_attributes(inode, mark, directories))
 }
 
-/// What a name leads to, in a directory that is there.
+/// What a name leads to, in a directory that is there. The trash has one that no listing shows.
 pub(crate) fn find(reads: &dyn Reads, dentry: Dentry<'_>) -> FsResult<Option<Entry>> {
-    let value = reads.get(&schema::entry(dentry))?;
-    value.map(|value| Entry::decode(&value)).transpose()
+    match reads.get(&schema::entry(dentry))? {
+        Some(value) => Entry::decode(&value).map(Some),
+        None => trash::entry(reads, dentry),
+    }
 }
 
 /// What `by` finds under a name.
@@ -137,24 +140,32 @@ pub(crate) fn raise_format(
 }
 
 /// Writes a file's node.
-fn put_node(transaction: &mut dyn Transaction, inode: Inode, node: &Node) {
+pub(crate) fn put_node(transaction: &mut dyn Transaction, inode: Inode, node: &Node) {
     transaction.put(&schema::node(inode), node.encode());
 }
 
 /// Writes an entry.
-fn put_entry(transaction: &mut dyn Transaction, dentry: Dentry<'_>, entry: Entry) {
+pub(crate) fn put_entry(transaction: &mut dyn Transaction, dentry: Dentry<'_>, entry: Entry) {
     transaction.put(&schema::entry(dentry), entry.encode());
 }
 
 /// An entry came, went or leads elsewhere.
-fn touch(transaction: &mut dyn Transaction, directory: Inode, now: SystemTime) -> FsResult<()> {
+pub(crate) fn touch(
+    transaction: &mut dyn Transaction,
+    directory: Inode,
+    now: SystemTime,
+) -> FsResult<()> {
     let since = now.duration_since(SystemTime::UNIX_EPOCH);
     let now = since.unwrap_or(Duration::ZERO).as_nanos() as u64;
     Ok(transaction.advance(&schema::times(directory), now)?)
 }
 
 /// A directory got or lost a directory.
-fn count_directories(transaction: &mut dyn Transaction, directory: Inode, by: i64) -> FsResult<()> {
+pub(crate) fn count_directories(
+    transaction: &mut dyn Transaction,
+    directory: Inode,
+    by: i64,
+) -> FsResult<()> {
     Ok(transaction.add(&schema::directories(directory), by)?)
 }
 
@@ -173,6 +184,7 @@ fn enterable(reads: &dyn Reads, by: &Identity, inode: Inode) -> FsResult<Attribu
         return Err(FsError::NotFound);
     }
     permission::check(&above, by, AccessMask::WRITE.union(AccessMask::EXECUTE))?;
+    trash::check_changeable(inode)?;
     Ok(above)
 }
 

@@ -47,12 +47,13 @@ use penstock_base::{FsError, FsResult};
 use penstock_vfs::Inode;
 
 pub(crate) use charge::{
-    Amount, Owner, Writing, admit, admit_write, charge, hand_over, limiting, note_passed, record,
-    sizes,
+    Amount, Owner, Writing, admit, admit_write, charge, hand_over, is_short, limiting, note_passed,
+    record, sizes, used,
 };
 pub use counting::{Counting, count, count_some};
 pub(crate) use marking::{follow, join};
 pub use places::directory_at;
+pub(crate) use places::path_of;
 pub(crate) use room::{Accepted, Room};
 
 pub use crate::schema::{Limit, Limits, Subject};

@@ -1,9 +1,10 @@
-//! What a file system does by itself: snapshots and dumps at their times, of which so many stay.
+//! What a file system does by itself: snapshots and dumps at their times, of which so many stay, and emptying the trash.
 //!
 //! The schedule is in the engine, and whoever has the file system open looks at it every [`LOOK_INTERVAL`]. A job is due in
 //! a period, such as this hour, that is not the one in which it was done last. The operation that takes a snapshot writes
 //! down its period too: so of several machines one takes it, and one that somebody removed is not taken again, also where
-//! the clock of a machine is up to an hour behind. A dump is made by the machine whose session is the oldest. What nobody had open in a period is not done for it later.
+//! the clock of a machine is up to an hour behind. A dump is made by the machine whose session is the oldest, which
+//! also removes from the trash what was there for long enough. What nobody had open in a period is not done for it later.
 
 use std::{
     collections::BTreeMap,
@@ -20,6 +21,7 @@ use crate::{
     engine::{Engine, Reads, Transaction, query, transact},
     schema::{SCHEDULE, Schedule},
     snapshots::{self, Snapshot},
+    trash,
     volume::Parts,
 };
 
@@ -63,24 +65,24 @@ fn schedule(reads: &dyn Reads) -> FsResult<Schedule> {
     value.map_or_else(|| Ok(Schedule::default()), |value| Schedule::decode(&value))
 }
 
-/// The tasks that do what is due, for as long as a volume is open. Dumps have one of their own: a snapshot waits for none.
+/// The tasks that do what is due, for as long as a volume is open: one for each kind, so that none waits for another.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     snapshots: Looking,
     dumps: Looking,
+    trash: Looking,
     begun: Begun,
 }
 
 impl Scheduler {
     pub(crate) fn start(parts: &Weak<Parts>) -> Self {
         let begun = Begun::default();
-        let is_snapshot: Chosen = |job| job != Job::Dumps;
-        let is_dump: Chosen = |job| job == Job::Dumps;
         let start =
-            |chosen| Looking::start(|bell| run(Weak::clone(parts), (chosen, begun.clone()), bell));
+            |task| Looking::start(|bell| run(Weak::clone(parts), (task, begun.clone()), bell));
         Self {
-            snapshots: start(is_snapshot),
-            dumps: start(is_dump),
+            snapshots: start(Task::Snapshots),
+            dumps: start(Task::Dumps),
+            trash: start(Task::Trash),
             begun,
         }
     }
@@ -89,12 +91,14 @@ impl Scheduler {
     pub(crate) fn look(&self) {
         self.snapshots.bell.notify_one();
         self.dumps.bell.notify_one();
+        self.trash.bell.notify_one();
     }
 
     /// Returns when nothing more is done. A dump that is under way is given up.
     pub(crate) async fn end(&self, parts: &Parts) {
         self.snapshots.end().await;
         self.dumps.end().await;
+        self.trash.end().await;
         let Some(dump) = self.begun.take() else {
             return;
         };
@@ -149,19 +153,47 @@ impl Begun {
     }
 }
 
-/// Which jobs a task does.
-type Chosen = fn(Job) -> bool;
+/// What a task does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Task {
+    Snapshots,
+    Dumps,
+    /// Removes from the trash what is too old.
+    Trash,
+}
 
-async fn run(parts: Weak<Parts>, (chosen, begun): (Chosen, Begun), bell: Arc<Notify>) {
+impl Task {
+    fn does(self, job: Job) -> bool {
+        match self {
+            Self::Snapshots => job != Job::Dumps,
+            Self::Dumps => job == Job::Dumps,
+            Self::Trash => false,
+        }
+    }
+
+    /// What it says when it cannot.
+    fn failed(self, error: &FsError) {
+        match self {
+            Self::Snapshots | Self::Dumps => {
+                tracing::warn!(%error, "a scheduled snapshot or dump could not be made; it is tried again");
+            }
+            Self::Trash => {
+                tracing::warn!(%error, "what is too old could not be removed from the trash; it is tried again");
+            }
+        }
+    }
+}
+
+async fn run(parts: Weak<Parts>, (task, begun): (Task, Begun), bell: Arc<Notify>) {
     let mut fails = false;
     loop {
         let Some(parts) = parts.upgrade() else { return };
-        let done = carry_out(&parts, (chosen, &begun)).await;
+        let done = carry_out(&parts, (task, &begun)).await;
         drop(parts);
         if let Err(error) = &done
             && !fails
         {
-            tracing::warn!(%error, "a scheduled snapshot or dump could not be made; it is tried again");
+            task.failed(error);
         }
         fails = done.is_err();
         // Either way it is looked again.
@@ -170,11 +202,14 @@ async fn run(parts: Weak<Parts>, (chosen, begun): (Chosen, Begun), bell: Arc<Not
 }
 
 /// Does all that is due. Fails with the first thing that cannot be done, after the others.
-async fn carry_out(parts: &Parts, (chosen, begun): (Chosen, &Begun)) -> FsResult<()> {
+async fn carry_out(parts: &Parts, (task, begun): (Task, &Begun)) -> FsResult<()> {
+    if task == Task::Trash {
+        return trash::expire(parts, clock::wall_time()).await;
+    }
     let schedule = query(&*parts.engine, |reads| schedule(reads)).await?;
     let now = clock::wall_time();
     let mut outcome = Ok(());
-    for job in schedule.due(now).into_iter().filter(|job| chosen(*job)) {
+    for job in schedule.due(now).into_iter().filter(|job| task.does(*job)) {
         let keep = schedule.keep.get(&job).copied().unwrap_or(KEEP_MAX);
         let done = match job {
             Job::Dumps => dump(parts, (keep, now), begun).await,

@@ -25,6 +25,7 @@
 //! | `Z` | how far keys were brought here from elsewhere, until all are ([`crate::dumps`]) |
 //! | `U` `f`, `U` `b` | counters: files, and bytes that they occupy |
 //! | `U` whose, `f` or `b` | the same of those of a user, of a group or of a directory with all below it ([`Subject`]) |
+//! | `t` | for how many days removed files stay in the trash, if they come there |
 //! | `l` | that something is limited, and which files are counted to their owners ([`Quotas`]) |
 //! | `l` whose | what one may use ([`Limits`]) |
 //! | `m` directory | what is in it behind this name is to count for the quota that the directory does |
@@ -48,6 +49,7 @@ mod quota;
 mod schedule;
 mod sessions;
 mod snapshot;
+mod trash;
 
 pub(crate) use chunk::{Chunk, Extent, FOLD_FIRST_AT, GRAIN, Stored, UseChange};
 pub use format::{BLOCK_SIZE, FORMAT_VERSION, Format};
@@ -66,6 +68,9 @@ pub(crate) use snapshot::{
     EPOCH, Epoch, FILE_MAX, LAST_SNAPSHOT, SNAPSHOT_MAX, SNAPSHOTS, SNAPSHOTS_NAME, SnapshotRecord,
     decode_kept, encode_kept, in_snapshot, is_in_snapshot, is_of_tree, kept, kept_in, of_kept,
     snapshot, snapshot_name, snapshot_of,
+};
+pub(crate) use trash::{
+    Hour, TRASH, TRASH_DAYS, TRASH_NAME, Trashed, decode_days, encode_days, is_of_trash, trash_name,
 };
 
 use bytes::{BufMut, Bytes, BytesMut};

@@ -14,6 +14,7 @@ mod parts;
 mod quotas;
 mod snapshots;
 mod statistics;
+mod trash;
 
 use std::{
     ops::Range,
@@ -39,7 +40,7 @@ use crate::{
     listings::Listings,
     machines::{Machines, VolumeLocks},
     numbers::Numbers,
-    operations::{self, Asked, Attribute, LINKS_MAX, Making, NewFile, Place, Renaming},
+    operations::{self, Asked, Attribute, LINKS_MAX, Making, NewFile, Place, Renaming, Unnamed},
     schedule::Scheduler,
     schema,
     snapshots::{check_changeable, look},
@@ -83,6 +84,7 @@ impl FilesetVolume {
 
     fn entry(&self, mut attributes: Attributes) -> Entry {
         self.parts.files.show(&mut attributes);
+        self.parts.held.show(&mut attributes);
         Entry {
             attributes,
             entry_ttl: TTL,
@@ -97,9 +99,11 @@ impl FilesetVolume {
         }
     }
 
-    fn orphaned(&self, orphan: Option<Inode>) {
-        if let Some(orphan) = orphan {
-            self.parts.held.orphaned(orphan);
+    fn lost(&self, unnamed: Option<Unnamed>) {
+        match unnamed {
+            Some(Unnamed::Orphan(inode)) => self.parts.held.orphaned(inode),
+            Some(Unnamed::Kept(inode)) => self.parts.held.trashed(inode),
+            None => {}
         }
     }
 }
@@ -178,6 +182,7 @@ impl Volume for FilesetVolume {
                 // Its last name went since.
                 continue;
             }
+            self.note_found(dentry.parent, inode);
             match self.held(inode).await {
                 Err(FsError::Stale) => {}
                 Err(error) => return Err(error),
@@ -338,7 +343,7 @@ impl Volume for FilesetVolume {
         let removed =
             self.transact(move |transaction| operations::remove(transaction, &asked, &place, kind));
         let removed = removed.await?;
-        self.orphaned(removed.orphan);
+        self.lost(removed.unnamed);
         Ok(removed.directory)
     }
 
@@ -359,7 +364,7 @@ impl Volume for FilesetVolume {
         };
         let moved = self.transact(move |transaction| operations::rename(transaction, &renaming));
         let moved = moved.await?;
-        self.orphaned(moved.orphan);
+        self.lost(moved.unnamed);
         Ok(moved.renamed)
     }
 

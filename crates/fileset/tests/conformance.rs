@@ -10,6 +10,7 @@ use penstock_base::{BufferPool, MemoryBudget};
 use penstock_fileset::{
     FilesetVolume, Format, Spool,
     engine::{EmbeddedEngine, EmbeddedSettings, Engine, MemoryEngine, MemorySession},
+    trash,
 };
 use penstock_object::Store;
 use penstock_object_testing::MemoryStore;
@@ -21,14 +22,14 @@ const MEMORY: u64 = 64 << 20;
 
 async fn over(engine: Arc<dyn Engine>, spool: Option<Arc<Spool>>) -> Ground {
     let again = Arc::clone(&engine);
-    over_both(engine, again, spool).await
+    over_both((engine, again), spool, 0).await
 }
 
-/// The volume and the one that serves it again have engines of their own.
+/// The volume and the one that serves it again have engines of their own. Removed files stay for so many days.
 async fn over_both(
-    engine: Arc<dyn Engine>,
-    other: Arc<dyn Engine>,
+    (engine, other): (Arc<dyn Engine>, Arc<dyn Engine>),
     spool: Option<Arc<Spool>>,
+    days: u32,
 ) -> Ground {
     let pool = BufferPool::new(MemoryBudget::new(MEMORY));
     let store: Arc<dyn Store> = match &spool {
@@ -39,6 +40,7 @@ async fn over_both(
     FilesetVolume::format(&*engine, &Identity::root(), Format::new(1))
         .await
         .unwrap();
+    trash::set(&*engine, days).await.unwrap();
     let open = |engine| FilesetVolume::open_with(engine, Arc::clone(&transfer), spool.clone());
     let volume = open(engine).await.unwrap();
     let again = open(other).await.unwrap();
@@ -61,7 +63,7 @@ mod on_two_machines {
     async fn open() -> Ground {
         let session = MemorySession::first();
         let other = session.another();
-        over_both(Arc::new(session), Arc::new(other), None).await
+        over_both((Arc::new(session), Arc::new(other)), None, 0).await
     }
 
     conformance_tests!(open);
@@ -114,6 +116,29 @@ mod on_a_database {
             Some(engine) => over(engine, None).await.keeping(directory),
             None => over(Arc::new(MemoryEngine::default()), None).await,
         }
+    }
+
+    conformance_tests!(open);
+}
+
+mod with_a_trash {
+    use super::*;
+
+    async fn open() -> Ground {
+        let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::default());
+        over_both((Arc::clone(&engine), engine), None, 7).await
+    }
+
+    conformance_tests!(open);
+}
+
+mod with_a_trash_on_two_machines {
+    use super::*;
+
+    async fn open() -> Ground {
+        let session = MemorySession::first();
+        let other = session.another();
+        over_both((Arc::new(session), Arc::new(other)), None, 7).await
     }
 
     conformance_tests!(open);

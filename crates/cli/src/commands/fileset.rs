@@ -1,4 +1,4 @@
-//! `penstock fileset create|attach|list|info|check|gc|snapshot|quota|schedule|sessions|dump|load|move|rekey|destroy`: the life of a file system.
+//! `penstock fileset create|attach|list|info|check|gc|snapshot|quota|trash|schedule|sessions|dump|load|move|rekey|destroy`: the life of a file system.
 
 mod attach;
 mod check;
@@ -15,6 +15,7 @@ mod rekey;
 pub(crate) mod schedule;
 mod sessions;
 pub(crate) mod snapshot;
+pub(crate) mod trash;
 
 use std::{
     io,
@@ -69,6 +70,7 @@ pub(crate) fn command() -> Command {
         .subcommand(gc::command())
         .subcommand(snapshot::command())
         .subcommand(quota::command())
+        .subcommand(trash::command())
         .subcommand(schedule::command())
         .subcommand(sessions::command())
         .subcommand(dump::command())
@@ -88,6 +90,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         Some(("gc", matches)) => gc::run(matches, environment),
         Some(("snapshot", matches)) => snapshot::run(matches, environment),
         Some(("quota", matches)) => quota::run(matches, environment),
+        Some(("trash", matches)) => trash::run(matches, environment),
         Some(("schedule", matches)) => schedule::run(matches, environment),
         Some(("sessions", matches)) => sessions::run(matches, environment),
         Some(("dump", matches)) => dump::run(matches, environment),
@@ -247,7 +250,7 @@ fn answered<T>(fileset: &Fileset, answer: io::Result<Result<T, Refusal>>) -> Out
 fn with_engine<T>(
     fileset: &Fileset,
     (matches, environment): (&ArgMatches, &Environment),
-    work: impl AsyncFnOnce(&dyn Engine) -> FsResult<T>,
+    work: impl AsyncFnOnce(&Arc<dyn Engine>) -> FsResult<T>,
     refused: impl FnOnce(&FsError) -> Failure,
 ) -> Outcome<T> {
     let record = fileset.record()?;
@@ -256,7 +259,7 @@ fn with_engine<T>(
         let look = listing::open(&record.store, &values, environment)?;
         let way = (&values, &look);
         let OpenedFileset { engine, .. } = opened(fileset, &record, way, Company::Others).await?;
-        let done = work(&*engine).await;
+        let done = work(&engine).await;
         closed(&*engine, done)
             .await
             .map_err(|error| refused(&error))

@@ -17,10 +17,11 @@ use tokio::runtime::Handle;
 
 use super::{Plan, stage::Stage};
 use crate::{
-    commands::fileset::{dump, quota, schedule, snapshot},
+    commands::fileset::{dump, quota, schedule, snapshot, trash},
     control::{
         DumpItem, Memory, Metric, QuotaItem, QuotaOrder, Refusal, SnapshotItem, SnapshotOrder,
-        Status, Unsaved, UnsavedItem, UnsavedKind, protocol::Dropped, server,
+        Status, TrashAnswer, TrashOrder, Unsaved, UnsavedItem, UnsavedKind, protocol::Dropped,
+        server,
     },
     resources::Resources,
     serving::Live,
@@ -209,6 +210,11 @@ impl server::Daemon for Answers {
         let keep = Handle::current().block_on(setting);
         keep.map(|keep| schedule::told(&keep))
             .map_err(|error| refusal(&error))
+    }
+
+    fn trash(&self, fileset: Option<&str>, order: &TrashOrder) -> Result<TrashAnswer, Refusal> {
+        let done = Handle::current().block_on(trash::ordered(&**self.fileset(fileset)?, order));
+        done.map_err(|error| refused(&error, trash::refusal(order, &error)))
     }
 
     fn dump(&self, fileset: Option<&str>, keep: u64) -> Result<DumpItem, Refusal> {

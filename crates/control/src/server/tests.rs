@@ -80,6 +80,18 @@ impl Daemon for Fixed {
         }
     }
 
+    fn trash(&self, _: Option<&str>, order: &TrashOrder) -> Result<TrashAnswer, Refusal> {
+        match order {
+            TrashOrder::Restore { entry, target } => Ok(TrashAnswer::Restored {
+                path: target.clone().unwrap_or_else(|| entry.clone()),
+            }),
+            _ => Err(Refusal {
+                cause: "there is no trash".to_owned(),
+                remedy: String::new(),
+            }),
+        }
+    }
+
     fn dump(&self, _: Option<&str>, keep: u64) -> Result<DumpItem, Refusal> {
         match keep {
             0 => Err(Refusal {
@@ -340,6 +352,21 @@ async fn a_dump_is_made_and_refused() {
         |keep| client::dump((&bed.socket(), "home"), keep, CLIENT_DEADLINE).expect("answered");
     assert_eq!(ask(3).expect("it was made").keys, 3);
     assert_eq!(ask(0).expect_err("none").cause, "there is no dump");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_trash_is_asked_and_refused() {
+    let bed = Bed::new();
+    let (_server, _orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
+    let ask = |order| client::trash(&bed.socket(), order, CLIENT_DEADLINE).expect("answered");
+    let order = TrashOrder::Restore {
+        entry: "1-2-a".to_owned(),
+        target: Some("/b".to_owned()),
+    };
+    let path = "/b".to_owned();
+    assert_eq!(ask(order), Ok(TrashAnswer::Restored { path }));
+    let refused = ask(TrashOrder::Purge { older: Some(5) });
+    assert_eq!(refused.expect_err("none").cause, "there is no trash");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use penstock_vfs::{AttributeChanges, Attributes, Inode, TimeChange, permission};
 use super::{Asked, node, put_node, shown};
 use crate::{
     engine::{Transaction, mark},
-    quotas, schema,
+    quotas, schema, trash,
 };
 
 /// Makes changes of attributes, all but that of the size, or none.
@@ -26,6 +26,7 @@ pub(crate) fn set_attributes(
         return Err(FsError::NotSynchronized);
     }
     permission::check_changes(&before, &asked.by, changes)?;
+    trash::check_changeable(inode)?;
     let time = |change| match change {
         TimeChange::Now => asked.now,
         TimeChange::To(time) => time,

@@ -26,6 +26,7 @@ pub(crate) fn link(
     enterable(transaction, &asked.by, dentry.parent)?;
     match file.links {
         // It has been removed, and only those who hold it know it.
+        _ if file.is_in_trash() => return Err(FsError::NotFound),
         0 => return Err(FsError::NotFound),
         links if links >= LINKS_MAX => return Err(FsError::TooManyLinks),
         _ => {}

@@ -7,14 +7,26 @@ use super::{
     Asked, Place, attributes, check_empty, count_directories, directory_attributes, find, node,
     put_node, touch,
 };
-use crate::{engine::Transaction, schema};
+use crate::{
+    engine::Transaction,
+    schema::{self, Hour},
+    trash,
+};
 
 /// What was removed.
 #[derive(Debug, Clone)]
 pub(crate) struct Removed {
     pub(crate) directory: Change,
-    /// The file, if that was its last name.
-    pub(crate) orphan: Option<Inode>,
+    pub(crate) unnamed: Option<Unnamed>,
+}
+
+/// A file that lost its last name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unnamed {
+    /// It goes when nobody holds it.
+    Orphan(Inode),
+    /// It has one in the trash.
+    Kept(Inode),
 }
 
 /// Removes a name, and the file if nobody holds it: see [`super::orphans`].
@@ -36,33 +48,45 @@ pub(crate) fn remove(
         _ => {}
     }
     permission::check_removal(&above, &file, &asked.by)?;
+    trash::check_removal(entry)?;
     if is_directory {
         check_empty(transaction, entry.inode)?;
         count_directories(transaction, dentry.parent, -1)?;
     }
     transaction.delete(&schema::entry(dentry));
-    let orphan = unlink(transaction, asked, entry.inode)?;
+    let unnamed = unlink(transaction, asked, place, entry.inode)?;
     touch(transaction, dentry.parent, asked.now)?;
     Ok(Removed {
         directory: super::change(&above, transaction)?,
-        orphan,
+        unnamed,
     })
 }
 
-/// A file lost a name. Returns it if that was the last one.
-pub(super) fn unlink(
+/// A file lost a name, `place`. Says what it is if that was the last one.
+pub(crate) fn unlink(
     transaction: &mut dyn Transaction,
     asked: &Asked,
+    place: &Place,
     inode: Inode,
-) -> FsResult<Option<Inode>> {
+) -> FsResult<Option<Unnamed>> {
+    if let Some(hour) = Hour::of_inode(inode) {
+        trash::close_hour(transaction, hour)?;
+        return Ok(None);
+    }
     let mut file = node(transaction, inode)?;
-    file.links = file.links.saturating_sub(1);
     file.changed = asked.now;
+    if file.links == 1 && trash::keeps(transaction, inode, &file)? {
+        trash::put(transaction, asked, place, (inode, &mut file))?;
+        put_node(transaction, inode, &file);
+        return Ok(Some(Unnamed::Kept(inode)));
+    }
+    trash::take_out(transaction, asked, (inode, &mut file))?;
+    file.links = file.links.saturating_sub(1);
     put_node(transaction, inode, &file);
     if file.links > 0 {
         return Ok(None);
     }
     let remover = asked.session.map(schema::encode_session);
     transaction.put(&schema::orphan(inode), remover.unwrap_or_default());
-    Ok(Some(inode))
+    Ok(Some(Unnamed::Orphan(inode)))
 }

@@ -6,13 +6,14 @@ use penstock_base::{FsError, FsResult};
 use penstock_vfs::{AccessMask, Attributes, Inode, RenameMode, Renamed, permission};
 
 use super::{
-    Asked, Place, above, attributes, check_empty, count_directories, directory, enterable, find,
-    node, put_entry, put_node, remove::unlink, shown, touch,
+    Asked, Place, Unnamed, above, attributes, check_empty, count_directories, directory, enterable,
+    find, node, put_entry, put_node, shown, touch, unlink,
 };
 use crate::{
     engine::{Reads, Transaction},
     quotas,
-    schema::{self, Entry},
+    schema::{self, Entry, is_of_trash},
+    trash,
 };
 
 /// What is moved where.
@@ -28,8 +29,8 @@ pub(crate) struct Renaming {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Moved {
     pub(crate) renamed: Renamed,
-    /// The file that was replaced, if that was its last name.
-    pub(crate) orphan: Option<Inode>,
+    /// What was replaced, if that was its last name.
+    pub(crate) unnamed: Option<Unnamed>,
 }
 
 /// Moves a name, or swaps two. All of it happens at once.
@@ -57,14 +58,15 @@ pub(crate) fn rename(transaction: &mut dyn Transaction, renaming: &Renaming) -> 
         (_, Some(there)) if there.inode == moved.inode => return Ok(Moved::default()),
         _ => {}
     }
+    trash::check_rename(renaming, moved, there)?;
     let project = to_node.project;
-    // As with quotas of projects elsewhere: who moves it copies it.
-    if from_node.project != project {
+    // As with quotas of projects elsewhere: who moves it copies it. What comes back from the trash counts anew.
+    if from_node.project != project && !is_of_trash(source.parent) {
         return Err(FsError::CrossDevice);
     }
     check_taken(transaction, renaming, (&from, moved.inode))?;
     check_move(transaction, moved.inode, target.parent)?;
-    let mut orphan = None;
+    let mut unnamed = None;
     match (mode, there) {
         (RenameMode::Exchange, Some(there)) => {
             check_taken(transaction, renaming, (&to, there.inode))?;
@@ -74,7 +76,7 @@ pub(crate) fn rename(transaction: &mut dyn Transaction, renaming: &Renaming) -> 
         (_, there) => {
             enterable(transaction, &asked.by, target.parent)?;
             if let Some(there) = there {
-                orphan = replace(transaction, asked, (moved, there), &to)?;
+                unnamed = replace(transaction, renaming, (moved, there), &to)?;
             }
             transaction.delete(&schema::entry(source.dentry()));
         }
@@ -88,7 +90,7 @@ pub(crate) fn rename(transaction: &mut dyn Transaction, renaming: &Renaming) -> 
         source: super::change(&from, transaction)?,
         target: super::change(&to, transaction)?,
     };
-    Ok(Moved { renamed, orphan })
+    Ok(Moved { renamed, unnamed })
 }
 
 /// Fails unless the caller may take a file out of its directory, and, where that is another one then, change what is
@@ -122,10 +124,11 @@ fn check_move(reads: &dyn Reads, moved: Inode, into: Inode) -> FsResult<()> {
 /// Removes what is in the way.
 fn replace(
     transaction: &mut dyn Transaction,
-    asked: &Asked,
+    renaming: &Renaming,
     (moved, there): (Entry, Entry),
     directory: &Attributes,
-) -> FsResult<Option<Inode>> {
+) -> FsResult<Option<Unnamed>> {
+    let asked = &renaming.asked;
     let file = attributes(transaction, there.inode)?;
     let is_directory = |entry: Entry| entry.kind == penstock_vfs::FileKind::Directory;
     match (is_directory(moved), is_directory(there)) {
@@ -138,7 +141,7 @@ fn replace(
         (false, false) => {}
     }
     permission::check_removal(directory, &file, &asked.by)?;
-    unlink(transaction, asked, there.inode)
+    unlink(transaction, asked, &renaming.target, there.inode)
 }
 
 /// Puts an entry into its new place, whose directory counts for `project`. The old one is the caller's business.

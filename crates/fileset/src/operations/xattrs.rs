@@ -9,7 +9,7 @@ use penstock_vfs::{AccessMask, Identity, Inode, ListKind, XattrMode, permission}
 use super::{Asked, access_lists, attributes, node, put_node};
 use crate::{
     engine::{Reads, Transaction},
-    schema,
+    schema, trash,
 };
 
 /// Bytes in the longest value, the kernel's own limit.
@@ -90,6 +90,7 @@ pub(crate) fn set_xattr(
     inode: Inode,
     (attribute, mode): (&Attribute, XattrMode),
 ) -> FsResult<()> {
+    trash::check_changeable(inode)?;
     let Attribute { name, value } = attribute;
     if let Some(kind) = ListKind::of_name(name) {
         return access_lists::set(transaction, asked, inode, (kind, value, mode));
@@ -118,6 +119,7 @@ pub(crate) fn remove_xattr(
     inode: Inode,
     name: &[u8],
 ) -> FsResult<()> {
+    trash::check_changeable(inode)?;
     if let Some(kind) = ListKind::of_name(name) {
         return access_lists::remove(transaction, asked, inode, kind);
     }

@@ -20,6 +20,9 @@ pub(crate) struct Amount {
 }
 
 impl Amount {
+    /// A file without bytes.
+    pub(crate) const FILE: Self = Self { bytes: 0, files: 1 };
+
     /// All that a file takes.
     pub(super) fn of(node: &Node) -> Self {
         Self {
@@ -33,7 +36,7 @@ impl Amount {
         self.files += more.files;
     }
 
-    pub(super) fn back(self) -> Self {
+    pub(crate) fn back(self) -> Self {
         Self {
             bytes: -self.bytes,
             files: -self.files,
@@ -91,7 +94,7 @@ pub(super) fn counts(owners: Owners, subject: Subject) -> bool {
 }
 
 /// What somebody uses.
-pub(super) fn used(reads: &dyn Reads, subject: Subject) -> FsResult<Use> {
+pub(crate) fn used(reads: &dyn Reads, subject: Subject) -> FsResult<Use> {
     let number = |counted| -> FsResult<u64> {
         let value = reads.get(&schema::used(subject, counted))?;
         Ok(u64::try_from(counter(value.as_ref())).unwrap_or_default())
@@ -237,6 +240,20 @@ fn admit_one(
         transaction.put(&schema::limits(subject), after.encode());
     }
     Ok(())
+}
+
+/// Whether a limit is nearly reached that counts for a file wherever it is: of the file system, the user or the group.
+pub(crate) fn is_short(reads: &dyn Reads, owner: Owner) -> FsResult<bool> {
+    let anywhere = Owner {
+        project: 0,
+        ..owner
+    };
+    for (subject, limits) in limited(reads, anywhere)? {
+        if limits.is_nearly_reached(used(reads, subject)?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Who writes so many bytes to which file, and what of others was accepted before and is not in the metadata.

@@ -27,11 +27,24 @@ impl Limit {
     }
 }
 
+/// From nine tenths of a limit on it is nearly reached: what fits no more is often much smaller than what is left.
+fn is_near(used: u64, limit: &Limit) -> bool {
+    let limits = [limit.soft, limit.hard];
+    limits
+        .iter()
+        .any(|limit| *limit != 0 && used >= limit - limit / 10)
+}
+
 fn is_above(used: u64, limit: u64) -> bool {
     limit != 0 && used > limit
 }
 
 impl Limits {
+    /// Whether so much use leaves little room.
+    pub(super) fn is_nearly_reached(&self, used: Use) -> bool {
+        is_near(used.bytes, &self.bytes) || is_near(used.files, &self.files)
+    }
+
     /// What they are after growth from `used` on. `None` if they do not allow it to who `is_held` to them.
     pub(super) fn after(&self, used: Use, growth: &Growth, is_held: bool) -> Option<Self> {
         let Growth { more, now } = *growth;
@@ -81,6 +94,16 @@ mod tests {
             now: SystemTime::UNIX_EPOCH + HOUR * hours,
         };
         limits.after(bytes(used), &growth, true)
+    }
+
+    #[test]
+    fn the_last_tenth_of_a_limit_is_little_room() {
+        for limits in [limits(0, 1000), limits(1000, 0), limits(1000, 9000)] {
+            assert!(!limits.is_nearly_reached(bytes(899)));
+            assert!(limits.is_nearly_reached(bytes(900)));
+        }
+        assert!(!limits(0, 0).is_nearly_reached(bytes(u64::MAX)));
+        assert!(limits(0, 5).is_nearly_reached(bytes(5)));
     }
 
     #[test]

@@ -42,6 +42,11 @@ pub(super) fn begin(transaction: &mut dyn Transaction, inode: Inode) -> FsResult
             "the root directory is limited with the file system",
         ));
     }
+    if schema::is_of_trash(inode) {
+        return Err(FsError::InvalidArgument(
+            "the trash has no quota of its own: what is in it counts for the owners of the files",
+        ));
+    }
     if node.links == 0 {
         return Err(FsError::NotFound);
     }

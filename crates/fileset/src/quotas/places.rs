@@ -41,7 +41,7 @@ pub(super) fn is_below(reads: &dyn Reads, directory: Inode, other: Inode) -> FsR
 }
 
 /// The path of a directory from the root on; of one without a name what is known of it.
-pub(super) fn path_of(reads: &dyn Reads, directory: Inode) -> FsResult<String> {
+pub(crate) fn path_of(reads: &dyn Reads, directory: Inode) -> FsResult<String> {
     let above = match above(reads, directory) {
         Err(FsError::Stale) => return Ok(unnamed(directory)),
         above => above?,

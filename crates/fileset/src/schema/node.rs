@@ -7,6 +7,7 @@ use penstock_base::FsResult;
 use penstock_vfs::{AccessList, AccessLists, Attributes, Device, FileKind, Inode, SpecialFile};
 
 use super::{
+    TRASH,
     codec::{put_time, take_time, take_version, take_version_of},
     damaged,
 };
@@ -38,7 +39,7 @@ pub(crate) struct Node {
     pub(crate) seen: u64,
     /// With which number it was made exclusively; 0 with none.
     pub(crate) verifier: u64,
-    /// The directory for whose quota it counts; 0 for none.
+    /// The directory for whose quota it counts; 0 for none, and the trash for what is in it.
     pub(crate) project: u64,
     /// The access list goes with `permissions`.
     pub(crate) lists: AccessLists,
@@ -70,12 +71,20 @@ impl Node {
         self.kind == FileKind::Directory
     }
 
-    /// What `stat` shows of what is no directory.
+    /// Whether it lost its last name, and lies in the trash: there it counts as the quota of a directory would.
+    pub(crate) fn is_in_trash(&self) -> bool {
+        self.project == TRASH.0
+    }
+
+    /// What `stat` shows of what is no directory: who holds a file in the trash holds one without a name.
     pub(crate) fn attributes(&self, inode: Inode) -> Attributes {
         Attributes {
             permissions: self.permissions,
             access_list: self.lists.access.clone(),
-            links: self.links,
+            links: match self.is_in_trash() {
+                true => 0,
+                false => self.links,
+            },
             uid: self.uid,
             gid: self.gid,
             size: self.size,

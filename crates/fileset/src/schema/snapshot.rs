@@ -12,13 +12,14 @@ use penstock_vfs::Inode;
 use super::{
     codec::{put_time, take_time, take_version},
     damaged, kind,
+    trash::HOURS,
 };
 
 const VERSION: u8 = 1;
 /// Bits of an inode that say which file it is; those above say in which snapshot.
-const FILE_BITS: u32 = 42;
-/// The last number of a file.
-pub(crate) const FILE_MAX: u64 = (1 << FILE_BITS) - 2;
+pub(super) const FILE_BITS: u32 = 42;
+/// The last number of a file: those behind it are the trash's.
+pub(crate) const FILE_MAX: u64 = (1 << FILE_BITS) - 2 - HOURS;
 /// Stands for the directory of all snapshots, which is none of them.
 const DIRECTORY: u64 = u64::MAX >> FILE_BITS;
 /// The last number of a snapshot.

@@ -3,7 +3,8 @@
 //! It stands around the engine of whoever changes files, so that no operation can forget it. As long as there is no
 //! snapshot an operation looks at a flag and at no key; that is right where nobody else makes snapshots, for engines run one
 //! operation after the other and the flag changes within operations. Where others have the same keys the flag stays set, and each
-//! operation reads the epoch. The same is done for quotas: whether there are any is a key that each operation asks for.
+//! operation reads the epoch. The same is done for quotas and for the trash: whether there are any, and whether files come there,
+//! are keys that many operations ask for.
 
 use std::{
     ops::Range,
@@ -23,18 +24,37 @@ use crate::{
         Engine, EngineError, EngineResult, Frozen, Operation, Peers, Query, Reads, Transaction,
         Verdict, Visitor,
     },
-    schema::{self, EPOCH, Epoch, QUOTAS},
+    schema::{self, EPOCH, Epoch, QUOTAS, TRASH_DAYS},
 };
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Preserving {
     below: Arc<dyn Engine>,
-    flag: Flag,
-    quotas: Flag,
+    flags: Flags,
 }
 
-/// Whether an operation looks for a snapshot, or for what all quotas have in common.
+/// Whether operations look for these.
+#[derive(Debug, Clone)]
+struct Flags {
+    snapshots: Flag,
+    quotas: Flag,
+    trash: Flag,
+}
+
+impl Flags {
+    /// That of a key that operations ask for.
+    fn of(&self, key: &[u8]) -> Option<&Flag> {
+        match key {
+            EPOCH => Some(&self.snapshots),
+            QUOTAS => Some(&self.quotas),
+            TRASH_DAYS => Some(&self.trash),
+            _ => None,
+        }
+    }
+}
+
+/// Whether an operation looks for a snapshot, for what all quotas have in common, or for the days of the trash.
 #[derive(Debug, Clone)]
 struct Flag {
     /// It may be there. Whether it is is found out by the first operation.
@@ -61,23 +81,25 @@ impl Preserving {
             is_shared: below.peers().is_some(),
         };
         Self {
-            flag: flag(),
-            quotas: flag(),
+            flags: Flags {
+                snapshots: flag(),
+                quotas: flag(),
+                trash: flag(),
+            },
             below,
         }
     }
 
     /// Whether something may be limited.
     pub(crate) fn may_have_quotas(&self) -> bool {
-        self.quotas.is_set()
+        self.flags.quotas.is_set()
     }
 }
 
 /// An operation that keeps what it changes.
 struct Keeping<'a> {
     below: &'a mut dyn Transaction,
-    flag: &'a Flag,
-    quotas: &'a Flag,
+    flags: &'a Flags,
     /// The outer `None` if nobody has looked.
     epoch: Option<Option<Epoch>>,
     /// Why something could not be kept: nothing is changed then.
@@ -91,7 +113,7 @@ impl Keeping<'_> {
         }
         let epoch = super::epoch(self.below).map_err(|error| damaged(&error))?;
         if epoch.is_none() {
-            self.flag.set(false);
+            self.flags.snapshots.set(false);
         }
         self.epoch = Some(epoch);
         Ok(epoch)
@@ -99,7 +121,7 @@ impl Keeping<'_> {
 
     /// Keeps what a key says, if a snapshot needs it that nobody kept it for yet.
     fn keep(&mut self, key: &[u8]) -> EngineResult<()> {
-        if !self.flag.is_set() || !schema::is_of_tree(key) {
+        if !self.flags.snapshots.is_set() || !schema::is_of_tree(key) {
             return Ok(());
         }
         let Some(epoch) = self.epoch()? else {
@@ -136,12 +158,15 @@ pub(super) fn damaged(error: &FsError) -> EngineError {
 
 impl Reads for Keeping<'_> {
     fn get(&self, key: &[u8]) -> EngineResult<Option<Bytes>> {
-        if key == EPOCH && !self.flag.is_set() || key == QUOTAS && !self.quotas.is_set() {
+        let Some(flag) = self.flags.of(key) else {
+            return self.below.get(key);
+        };
+        if !flag.is_set() {
             return Ok(None);
         }
         let value = self.below.get(key)?;
-        if key == QUOTAS && value.is_none() {
-            self.quotas.set(false);
+        if value.is_none() {
+            flag.set(false);
         }
         Ok(value)
     }
@@ -155,10 +180,9 @@ impl Transaction for Keeping<'_> {
     fn put(&mut self, key: &[u8], value: Bytes) {
         if key == EPOCH {
             self.epoch = None;
-            self.flag.set(true);
         }
-        if key == QUOTAS {
-            self.quotas.set(true);
+        if let Some(flag) = self.flags.of(key) {
+            flag.set(true);
         }
         self.try_to_keep(key);
         self.below.put(key, value);
@@ -192,13 +216,12 @@ impl Engine for Preserving {
 
     async fn run(&self, mut operation: Operation) -> EngineResult<()> {
         let failure = Arc::new(Mutex::new(None));
-        let (flag, quotas) = (self.flag.clone(), self.quotas.clone());
+        let flags = self.flags.clone();
         let failed = Arc::clone(&failure);
         let keeping = move |transaction: &mut dyn Transaction| {
             let mut keeping = Keeping {
                 below: transaction,
-                flag: &flag,
-                quotas: &quotas,
+                flags: &flags,
                 epoch: None,
                 failed: None,
             };

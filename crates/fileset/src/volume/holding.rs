@@ -1,6 +1,6 @@
 //! References and handles: taking one, and what is in the way of that.
 
-use penstock_base::FsResult;
+use penstock_base::{FsError, FsResult};
 use penstock_vfs::{
     AccessMask, Attributes, Entry, Identity, Inode, OpenOptions, Opened, permission,
 };
@@ -34,6 +34,10 @@ impl FilesetVolume {
     /// Fails with `Stale` if a file to which a reference was taken can be collected by another machine.
     async fn check_held(&self, file: &Attributes) -> FsResult<()> {
         match &self.parts.machines {
+            Some(_) if is_removed(file) && self.is_in_trash(file.inode).await? => {
+                self.parts.held.found_by_number(file.inode);
+                Ok(())
+            }
             Some(machines) if is_removed(file) => {
                 machines.check_held(&self.parts, file.inode).await
             }
@@ -44,6 +48,12 @@ impl FilesetVolume {
     /// Fails with `Stale` if a file was removed on another machine: whoever opens it has an old name for it.
     pub(super) async fn check_named(&self, file: &Attributes) -> FsResult<()> {
         match &self.parts.machines {
+            Some(_) if is_removed(file) && self.is_in_trash(file.inode).await? => {
+                match self.parts.held.knows_trashed(file.inode) {
+                    true => Ok(()),
+                    false => Err(FsError::Stale),
+                }
+            }
             Some(machines) if is_removed(file) => machines.check_named(file.inode).await,
             _ => Ok(()),
         }
@@ -77,7 +87,7 @@ impl FilesetVolume {
     }
 }
 
-/// Whether a file of the live tree has no name left.
+/// Whether a file of the live tree has no name left, or only one in the trash.
 fn is_removed(file: &Attributes) -> bool {
     file.links == 0 && !is_in_snapshot(file.inode)
 }

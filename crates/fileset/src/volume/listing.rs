@@ -32,6 +32,9 @@ impl FilesetVolume {
                     // It was removed since.
                     continue;
                 }
+                if with_attributes {
+                    self.note_found(directory, inode);
+                }
                 let entry = self.entry(listed.attributes);
                 if let Some(handle) = handle {
                     self.listings.remember(handle, next, &listed.name);

@@ -12,9 +12,9 @@ use penstock_vfs::{Dentry, Identity, Inode, Lookup};
 use super::{FilesetVolume, TTL};
 use crate::{operations, schema};
 
-/// How long a name is believed that is there: those of snapshots come and go without the kernel.
+/// How long a name is believed that is there: those of snapshots and in the trash come and go without the kernel.
 pub(super) fn believed_for(dentry: Dentry<'_>) -> Duration {
-    match dentry.parent == schema::SNAPSHOTS {
+    match dentry.parent == schema::SNAPSHOTS || schema::is_of_trash(dentry.parent) {
         true => Duration::ZERO,
         false => TTL,
     }

@@ -15,5 +15,6 @@ mod orphans;
 mod schedule;
 #[path = "../support/mod.rs"]
 mod support;
+mod trash;
 #[path = "../trees/mod.rs"]
 mod trees;

@@ -310,8 +310,9 @@ impl Life {
     }
 }
 
-async fn live(ground: Ground, steps: &[Step]) {
+async fn live(ground: Ground, days: u32, steps: &[Step]) {
     let mut life = Life::new(&ground).await;
+    life.machines[0].place.volume.set_trash(days).await.unwrap();
     for step in steps {
         life.step(step).await;
     }
@@ -330,7 +331,12 @@ proptest! {
 
     #[test]
     fn a_random_life_of_two_machines_is_close_to_open(steps in steps()) {
-        block_on(async { live(Ground::in_memory().await, &steps).await });
+        block_on(async { live(Ground::in_memory().await, 0, &steps).await });
+    }
+
+    #[test]
+    fn a_random_life_of_two_machines_with_a_trash_is_close_to_open(steps in steps()) {
+        block_on(async { live(Ground::in_memory().await, 7, &steps).await });
     }
 }
 
@@ -341,7 +347,7 @@ proptest! {
     fn a_random_life_of_two_machines_is_close_to_open_on_a_database(steps in steps()) {
         block_on(async {
             if let Some(ground) = Ground::on_postgres().await {
-                live(ground, &steps).await;
+                live(ground, 7, &steps).await;
             }
         });
     }

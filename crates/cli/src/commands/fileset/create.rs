@@ -16,7 +16,7 @@ use penstock_vfs::Identity;
 
 use super::{
     engine_arguments, failure, name_argument, named, not_local, password_file, store_argument,
-    with_store_options,
+    trash, with_store_options,
 };
 use crate::{
     command_line,
@@ -50,7 +50,8 @@ pub(super) fn command() -> Command {
                 .value_parser(["local", "store"])
                 .default_value("local")
                 .help("Where a file is when fsync returns: on this machine's disk, or in the bucket, with its metadata"),
-        );
+        )
+        .arg(trash::days_argument("trash"));
     with_store_options(command)
 }
 
@@ -107,6 +108,10 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         let by = Identity::trusted(penstock_base::user_id(), penstock_base::group_id());
         let made = FilesetVolume::format(&*engine, &by, format).await;
         made.map_err(|error| failure(&fileset, &error))?;
+        if let Some(days) = matches.get_one::<u32>("trash") {
+            let set = penstock_fileset::trash::set(&*engine, *days).await;
+            set.map_err(|error| failure(&fileset, &error))?;
+        }
         engine
             .close()
             .await

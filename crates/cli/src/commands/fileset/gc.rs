@@ -5,10 +5,14 @@ use penstock_base::{BufferPool, ByteSize, MemoryBudget};
 use penstock_fileset::{
     Label,
     garbage::{Count, Garbage, LEAK_GRACE, Sweep, collect_garbage},
+    trash::State,
 };
 use penstock_transfer::Transfer;
 
-use super::{closed, failure, fileset_values, name_argument, named, opened, with_store_options};
+use super::{
+    closed, failure, fileset_values, name_argument, named, opened, trash::text as trash_text,
+    with_store_options,
+};
 use crate::{
     command_line,
     commands::listing,
@@ -61,6 +65,10 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
 }
 
 fn text(found: &Garbage) -> String {
+    let trash = match found.trash {
+        trash if trash == State::default() => String::new(),
+        trash => format!("{:8}  of these {}\n", "trash", trash_text(&trash)),
+    };
     let line = |what: &str, count: Count, more: String| {
         let Count { objects, bytes } = count;
         format!("{what:8}  {objects} objects, {}{more}\n", ByteSize(bytes))
@@ -68,6 +76,7 @@ fn text(found: &Garbage) -> String {
     let unused = format!(", of which no file needs {}", ByteSize(found.unused_bytes));
     let deleted = format!(", {} deleted", found.deleted);
     line("live", found.live, unused)
+        + &trash
         + &line("held", found.held, ", which only snapshots need".to_owned())
         + &line("pending", found.pending, String::new())
         + &line("leaked", found.leaked, deleted)

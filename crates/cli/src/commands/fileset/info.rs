@@ -7,7 +7,7 @@ use penstock_base::{ByteSize, FsResult};
 use penstock_fileset::{
     Durability, Usage,
     engine::{Engine, position},
-    snapshots, usage,
+    snapshots, trash, usage,
 };
 use penstock_object::Store;
 use serde::Serialize;
@@ -51,6 +51,8 @@ struct Info {
     snapshots: u64,
     /// Bytes in the bucket that only snapshots need.
     held: u64,
+    /// Files in the trash, which are among the others.
+    trash: trash::State,
     /// Of the bytes, those that are on this disk and not in the bucket yet.
     waiting: u64,
     log: Option<Log>,
@@ -98,6 +100,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             bytes: usage.bytes,
             snapshots: kept.snapshots,
             held: kept.held,
+            trash: kept.trash,
             waiting,
             log,
         })
@@ -123,14 +126,16 @@ async fn opened_usage(
     Ok((waiting, usage))
 }
 
-/// What snapshots keep.
+/// What snapshots and the trash keep.
 struct Kept {
+    trash: trash::State,
     snapshots: u64,
     held: u64,
 }
 
 async fn all_usage(engine: &dyn Engine) -> FsResult<(Usage, Kept)> {
     let kept = Kept {
+        trash: trash::state(engine).await?,
         snapshots: snapshots::list(engine).await?.len() as u64,
         held: snapshots::holding(engine).await?.total.bytes,
     };
@@ -171,6 +176,10 @@ fn text(info: &Info) -> String {
         let held = ByteSize(info.held);
         let snapshots = info.snapshots;
         text += &format!("snapshots   {snapshots}, and {held} in the bucket that no file needs\n");
+    }
+    if info.trash != trash::State::default() {
+        let trash = super::trash::text(&info.trash);
+        text += &format!("trash       {trash}\n");
     }
     if info.waiting > 0 {
         let waiting = ByteSize(info.waiting);

@@ -380,7 +380,7 @@ impl<'a> Way<'a> {
         with_engine(
             fileset,
             (self.matches, self.environment),
-            async |engine| ordered(engine, order).await,
+            async |engine| ordered(&**engine, order).await,
             |error| refused(fileset, refusal(order, error), error),
         )
     }

@@ -1,6 +1,6 @@
 //! `penstock fileset schedule`: what a file system does by itself; of one that is mounted its process is asked.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_fileset::{
@@ -76,9 +76,9 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
 }
 
 fn set_here(fileset: &Fileset, changes: Keep, given: (&ArgMatches, &Environment)) -> Outcome<Keep> {
-    let set = async |engine: &dyn Engine| match changes.is_empty() {
-        true => schedule::get(engine).await,
-        false => schedule::set(engine, changes).await,
+    let set = async |engine: &Arc<dyn Engine>| match changes.is_empty() {
+        true => schedule::get(&**engine).await,
+        false => schedule::set(&**engine, changes).await,
     };
     with_engine(fileset, given, set, |error| failure(fileset, error))
 }

@@ -188,7 +188,7 @@ fn carry_out(
     with_engine(
         &fileset,
         (matches, environment),
-        async |engine| ordered(engine, &order).await,
+        async |engine| ordered(&**engine, &order).await,
         |error| refused(&fileset, refusal(&order, error), error),
     )
 }

@@ -7,7 +7,7 @@ use penstock_vfs::{AccessList, AccessLists, FileKind, Inode};
 
 use super::{Repair, number};
 use crate::{
-    check::{Seen, Survey},
+    check::{Seen, Survey, trash},
     engine::Reads,
     schema::{self, Node, kind},
 };
@@ -23,9 +23,9 @@ impl Seen {
         }
     }
 
-    /// Names that lead to an inode, the root's own among them.
+    /// Names that lead to an inode, those of the root and the trash among them.
     fn names(&self, inode: u64) -> u32 {
-        self.entries + u32::from(inode == Inode::ROOT.0)
+        self.entries + u32::from(trash::is_top(inode))
     }
 }
 
@@ -41,10 +41,9 @@ pub(super) fn missing(_: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
             links: seen.names(*inode),
             size: seen.written_to.max(seen.target),
             allocated: seen.allocated,
-            parent: match (*inode == Inode::ROOT.0, is_directory) {
-                (true, _) => Inode::ROOT.0,
-                (false, true) => seen.parent,
-                (false, false) => 0,
+            parent: match is_directory {
+                true => seen.right_parent(*inode).unwrap_or_default(),
+                false => 0,
             },
             ..Node::new(kind, now)
         };
@@ -113,7 +112,6 @@ pub(super) fn counts(_: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
     let mut repairs = Vec::new();
     for (inode, seen) in &survey.inodes {
         let Some(node) = &seen.node else { continue };
-        let is_root = *inode == Inode::ROOT.0;
         let (permissions, lists) = fitting(node);
         let counted = Node {
             permissions,
@@ -121,10 +119,11 @@ pub(super) fn counts(_: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
             links: seen.names(*inode),
             allocated: seen.allocated,
             size: node.size.max(seen.written_to),
-            parent: match node.is_directory() && seen.entries > 0 && !is_root {
-                true => seen.parent,
-                false => node.parent,
+            parent: match seen.right_parent(*inode).filter(|_| node.is_directory()) {
+                Some(parent) => parent,
+                None => node.parent,
             },
+            project: seen.right_project(node.project),
             ..node.clone()
         };
         if counted != *node {
@@ -156,6 +155,7 @@ fn recounted(inode: u64, (before, after): (&Node, &Node)) -> Repair {
         ("bytes written", before.allocated, after.allocated),
         ("size", before.size, after.size),
         ("parent", before.parent, after.parent),
+        ("quota of directory", before.project, after.project),
     ];
     let changed = fields.iter().filter(|(_, before, after)| before != after);
     let mut told: Vec<_> = changed

@@ -11,10 +11,10 @@ use penstock_vfs::{Dentry, FileKind, Inode};
 
 use super::{Repair, number};
 use crate::{
-    check::Survey,
+    check::{Survey, trash},
     engine::{Reads, counter, mark},
     operations,
-    schema::{self, Entry, Node, kind},
+    schema::{self, Entry, FILE_MAX, Hour, Node, TRASH, kind},
 };
 
 /// Where files come that no entry leads to.
@@ -25,7 +25,8 @@ const NAMES_MAX: u32 = 1000;
 /// An entry with its key.
 type Found = (Bytes, Entry);
 
-/// Entries that go: to inodes that are not there, in what is no directory, to the root, and all but one to a directory.
+/// Entries that go: to inodes that are not there, in what is no directory, to the root, into and out of the trash where they do
+/// not belong, there of files with other names, and all but one to a directory.
 pub(super) fn entries(reads: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
     let node = |inode: u64| {
         survey
@@ -38,7 +39,11 @@ pub(super) fn entries(reads: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair
     let (mut wrong, mut several) = (Vec::new(), BTreeMap::<u64, Vec<Found>>::new());
     visit(reads, &mut |parent, key, entry| {
         let to = entry.inode;
-        let is_wrong = node(to.0).is_none() || to == Inode::ROOT || !is_directory(parent.0);
+        let is_wrong = node(to.0).is_none()
+            || to == Inode::ROOT
+            || !is_directory(parent.0)
+            || !trash::belongs(parent, schema::name_in(key), entry)
+            || Hour::of_inode(parent).is_some() && survey.inodes[&to.0].entries > 1;
         if is_wrong || rings.contains(&to.0) {
             wrong.push((Bytes::copy_from_slice(key), entry));
         } else if is_directory(to.0) && survey.inodes[&to.0].entries > 1 {
@@ -83,7 +88,7 @@ fn visit(reads: &dyn Reads, visit: &mut dyn FnMut(Inode, &[u8], Entry)) -> FsRes
 impl Survey {
     /// Directories that lie in themselves: of each ring the one with the least number.
     pub(in crate::check) fn rings(&self) -> HashSet<u64> {
-        let (mut rings, mut known) = (HashSet::new(), HashSet::from([Inode::ROOT.0]));
+        let (mut rings, mut known) = (HashSet::new(), HashSet::from([Inode::ROOT.0, TRASH.0]));
         for start in self.inodes.keys() {
             let (mut way, mut at) = (Vec::new(), *start);
             while known.insert(at) {
@@ -106,13 +111,14 @@ impl Survey {
 /// Files that no entry leads to and that nobody collects come to `lost+found`, which is made where it is not there.
 pub(super) fn unnamed(reads: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
     let lost = survey.inodes.iter().filter(|(inode, seen)| {
-        let is_root = **inode == Inode::ROOT.0;
-        seen.node.is_some() && seen.entries == 0 && !seen.is_orphan && !is_root
+        let needs_name = !trash::is_top(**inode) && seen.entries == 0;
+        seen.node.is_some() && needs_name && !seen.is_orphan
     });
     let mut lost: Vec<_> = lost.collect();
     lost.sort_by_key(|(inode, _)| **inode);
-    if lost.is_empty() {
-        return Ok(Vec::new());
+    let hours: Vec<_> = lost.iter().filter_map(|(inode, _)| hour(**inode)).collect();
+    if lost.is_empty() || !hours.is_empty() {
+        return Ok(hours);
     }
     let place = match lost_and_found(reads)? {
         Ok(place) => place,
@@ -151,6 +157,19 @@ pub(super) fn unnamed(reads: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair
     Ok(repairs)
 }
 
+/// Has an hour of the trash its name.
+fn hour(inode: u64) -> Option<Repair> {
+    let hour = Hour::of_inode(Inode(inode))?;
+    let name = hour.name();
+    let entry = Entry {
+        inode: hour.inode(),
+        kind: FileKind::Directory,
+    };
+    let text = format!("inode {inode}: comes back to the trash as {name}");
+    let place = schema::entry(Dentry::new(TRASH, &name));
+    Some(Repair::new(text).put(&place, entry.encode()))
+}
+
 /// The directory for lost files, or the name with which it can be made.
 fn lost_and_found(reads: &dyn Reads) -> FsResult<Result<Inode, FileName>> {
     for number in 0..NAMES_MAX {
@@ -185,7 +204,9 @@ fn numbered(text: &str, number: u32) -> FsResult<FileName> {
 /// Makes the directory for lost files.
 fn made(reads: &dyn Reads, survey: &Survey, name: &FileName) -> FsResult<Repair> {
     let last = mark(reads.get(schema::LAST_INODE)?.as_ref());
-    let inode = Inode(last.max(survey.inodes.keys().copied().max().unwrap_or(1)) + 1);
+    let files = survey.inodes.keys().copied();
+    let greatest = files.filter(|inode| *inode <= FILE_MAX).max();
+    let inode = Inode(last.max(greatest.unwrap_or(1)) + 1);
     let node = Node {
         permissions: 0o700,
         parent: Inode::ROOT.0,
