@@ -135,8 +135,8 @@ async fn copies_beside_changes_of_their_source_are_what_it_was_at_once(ground: G
         let mut version = 0u8;
         while clock::now() < until {
             version = version % 250 + 1;
-            let stored = one.place.store(ROOT, "source", &[version; LENGTH]);
-            stored.await.unwrap();
+            let bytes = [version; LENGTH];
+            one.place.store(ROOT, "source", &bytes).await.unwrap();
             if version.is_multiple_of(5) {
                 remove(one, "source").await;
             }
