@@ -1,4 +1,4 @@
-//! Copies by reference: see [`crate::operations`], where one step of a copy is one operation.
+//! Copies by reference: each call is one operation, [`operations::share`].
 //!
 //! What is pending of the source is saved first, so that it can be referred to, and what is pending of the target, so that it
 //! is not saved over the copy. What is written to either of them meanwhile comes before the copy or after it.
@@ -17,10 +17,12 @@ use crate::{
     snapshots,
 };
 
+/// How often room is asked for again since the source has got more meanwhile than there was room for.
+const ATTEMPTS: usize = 10;
+
 impl Files {
-    /// Copies a range of an open file to a place of another one, or of the same, without moving bytes that are saved. Returns how many
-    /// bytes one operation copied: all, or fewer of a range of very many extents and at the end of the source. Goes on if
-    /// it is dropped.
+    /// Copies a range of an open file to a place of another one, or of the same. Returns how many bytes one operation
+    /// copied: all, or fewer of a range of very many extents and at the end of the source. Goes on if it is dropped.
     pub(crate) async fn copy_range(
         self: &Arc<Self>,
         by: &Identity,
@@ -56,7 +58,7 @@ impl Files {
         mut sharing: Sharing,
     ) -> FsResult<u64> {
         // Before the turn: where room is short all is saved that counts for the same limits.
-        loop {
+        for _ in 0..ATTEMPTS {
             let room = self.room_to_share(by, target, &mut sharing).await?;
             let shared = self.share_in_turn(target, &sharing).await?;
             drop(room);
@@ -65,6 +67,7 @@ impl Files {
                 return Ok(shared.length);
             }
         }
+        Err(FsError::QuotaExceeded)
     }
 
     /// Room for what one operation copies, to which the range is cut where something limits the target.
@@ -79,10 +82,13 @@ impl Files {
         }
         let look = |reads: &dyn crate::engine::Reads| operations::next_share(reads, sharing);
         let (length, bytes) = snapshots::look(&*self.engine, look).await?;
+        sharing.length = length;
+        if length == 0 {
+            return Ok(None);
+        }
         let start = sharing.target.1;
         let range = start..start + length;
         let room = self.room(by, target, (&range, bytes)).await?;
-        sharing.length = length;
         sharing.room = room.as_ref().map_or(u64::MAX, |_| bytes);
         Ok(room)
     }
