@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::Command};
 
-use penstock_devserver::Faults;
+use penstock_devserver::{Counters, Faults, Server};
 
 use crate::{Bucket, Finished, Kind, Mount, MountOptions, Patience, penstock, run_within};
 
@@ -65,6 +65,11 @@ impl Fileset {
     /// Stops the server of its bucket as a crash would, runs `meanwhile`, and starts it again.
     pub fn without_store(&self, meanwhile: impl FnOnce()) {
         self.bucket.without_server(meanwhile);
+    }
+
+    /// What the server of its bucket has been asked so far.
+    pub fn counters(&self) -> Counters {
+        self.bucket.server(Server::counters)
     }
 
     /// Lets the server of its bucket do these wrong from now on.

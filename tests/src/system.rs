@@ -107,6 +107,23 @@ pub fn write_at(file: &OwnedFd, data: &[u8], offset: u64) -> SystemResult<usize>
     usize::try_from(count).map_err(|_| last_error())
 }
 
+/// One `copy_file_range` of at most `length` bytes to the same place of another file: returns how many were copied.
+pub fn copy_range(from: &OwnedFd, to: &OwnedFd, offset: u64, length: usize) -> SystemResult<usize> {
+    let (mut here, mut there) = (offset.cast_signed(), offset.cast_signed());
+    // SAFETY: both offsets are writable.
+    let count = unsafe {
+        libc::copy_file_range(
+            from.as_raw_fd(),
+            &raw mut here,
+            to.as_raw_fd(),
+            &raw mut there,
+            length,
+            0,
+        )
+    };
+    usize::try_from(count).map_err(|_| last_error())
+}
+
 /// One `pread` of at most `length` bytes.
 pub fn read_at(file: &OwnedFd, length: usize, offset: u64) -> SystemResult<Vec<u8>> {
     let mut data = vec![0; length];

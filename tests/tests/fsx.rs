@@ -13,7 +13,7 @@ use std::{
 
 use penstock_devserver::{Fault, FaultRule, Faults, Operation};
 use penstock_tests::{
-    Bucket, Kind, Mount, Patience, Scratch, run_within,
+    Bucket, Fileset, Kind, Mount, Patience, Scratch, run_within,
     shortage::{self, Mode, slow_store},
 };
 
@@ -39,6 +39,8 @@ const PATIENCE_EACH: Duration = Duration::from_millis(600);
 /// Bytes that the files have at most while the store works; one run each, at the same time. Files
 /// above 1 MiB are staged without what the store has of them.
 const SIZES: [u32; 4] = [256 << 10, 256 << 10, 256 << 10, 3 << 20];
+/// The same on a fileset: below a chunk of 4 MiB, and over the ends of some.
+const SIZES_OF_A_FILESET: [u32; 4] = [256 << 10, 256 << 10, 9 << 20, 9 << 20];
 /// The same while it fails: more of them, for most of the time they wait.
 const SIZES_FAILING: [u32; 8] = {
     let (small, large) = (256 << 10, 3 << 20);
@@ -149,6 +151,16 @@ fn run(ground: Ground, faults: Option<Faults>, (operations, sizes): (u32, &[u32]
     if let Some(faults) = faults {
         bucket.fail(faults);
     }
+    exercise_all(mount.path(), &scratch, (operations, sizes));
+    if failing {
+        bucket.heal();
+    }
+    mount.unmount();
+}
+
+/// Runs fsx on several files at once, which share the operations.
+#[track_caller]
+fn exercise_all(mount: &Path, scratch: &Scratch, (operations, sizes): (u32, &[u32])) {
     let seed = given(SEED_VARIABLE).unwrap_or(SEED_DEFAULT);
     thread::scope(|scope| {
         for (size, seed) in sizes.iter().zip(seed..) {
@@ -157,14 +169,9 @@ fn run(ground: Ground, faults: Option<Faults>, (operations, sizes): (u32, &[u32]
                 size: *size,
                 seed,
             };
-            let (mount, scratch) = (mount.path(), &scratch);
             scope.spawn(move || exercise(mount, scratch, one));
         }
     });
-    if failing {
-        bucket.heal();
-    }
-    mount.unmount();
 }
 
 /// A store that is slow, and of which one request in six goes wrong.
@@ -193,6 +200,20 @@ fn a_file_system_exerciser_finds_nothing() {
         let operations = operations.unwrap_or(OPERATIONS_DEFAULT);
         run(ground, None, (operations, &SIZES));
     }
+}
+
+/// Copies are by reference there.
+#[test]
+fn a_file_system_exerciser_finds_nothing_on_a_fileset() {
+    if !has_fsx() {
+        return;
+    }
+    let operations = given(OPERATIONS_VARIABLE).unwrap_or(OPERATIONS_DEFAULT);
+    let (fileset, scratch) = (Fileset::new("fsx"), Scratch::new());
+    let mount = fileset.mount();
+    exercise_all(mount.path(), &scratch, (operations, &SIZES_OF_A_FILESET));
+    mount.unmount();
+    fileset.run("check", &["--data"]).expect_success();
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod pending;
 mod read;
 mod room;
 mod save;
+mod share;
 
 use std::{
     collections::HashMap,

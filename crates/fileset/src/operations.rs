@@ -13,6 +13,7 @@ mod orphans;
 mod remove;
 mod rename;
 mod resize;
+mod share;
 mod xattrs;
 
 use std::time::{Duration, SystemTime};
@@ -32,6 +33,7 @@ pub(crate) use orphans::{collect, drop_garbage, garbage, orphans, set_lengths};
 pub(crate) use remove::{Unnamed, remove, unlink};
 pub(crate) use rename::{Renaming, rename};
 pub(crate) use resize::{Condition, Cut, cut, grow, next_cut, punch};
+pub(crate) use share::{Shared, Sharing, next_share, share};
 pub(crate) use xattrs::{Attribute, remove_xattr, set_xattr, xattr, xattrs};
 
 use crate::{

@@ -34,7 +34,7 @@ pub use clearing::clear;
 pub(crate) use clearing::is_needed;
 pub use holding::{Holding, holding};
 pub(crate) use preserve::Preserving;
-pub(crate) use trees::look;
+pub(crate) use trees::{look, look_at};
 
 use crate::{
     engine::{Engine, Reads, Transaction, mark, query, transact},

@@ -145,6 +145,7 @@ impl Volume for FilesetVolume {
             saves_on_close: true,
             saves_names_behind: true,
             finds_holes: true,
+            copies_ranges: true,
             changes_elsewhere: self.parts.machines.is_some(),
             ..Features::READ_ONLY
         }
@@ -426,6 +427,19 @@ impl Volume for FilesetVolume {
     async fn seek(&self, from: Position, wanted: Seek) -> FsResult<u64> {
         self.parts.using(from.handle)?;
         self.parts.files.seek(from, wanted).await
+    }
+
+    async fn copy_range(
+        &self,
+        by: &Identity,
+        source: Position,
+        target: Position,
+        length: u64,
+    ) -> FsResult<u64> {
+        self.parts.using(source.handle)?;
+        self.parts.using(target.handle)?;
+        let places = (source, target);
+        self.parts.files.copy_range(by, places, length).await
     }
 
     async fn flush(&self, handle: HandleId) -> FsResult<()> {

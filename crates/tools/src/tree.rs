@@ -20,7 +20,10 @@ use penstock_base::Mutex;
 use penstock_vfs::{Attributes, FileKind, NewKind};
 use rustix::io::Errno;
 
-use crate::{Report, volume::errno_of};
+use crate::{
+    Report,
+    volume::{VolumeFile, errno_of},
+};
 
 /// What is said where names of one file become files.
 pub(crate) const LOST_LINKS: &str = "hard links: each name became a file of its own";
@@ -91,6 +94,11 @@ pub(crate) trait Content: Send + Sync {
 
     /// Whether it was written to since it was seen.
     fn has_changed(&self, seen: &Attributes) -> io::Result<bool>;
+
+    /// It as a file of a volume.
+    fn as_volume(&self) -> Option<&VolumeFile> {
+        None
+    }
 }
 
 /// What a copy is to have besides its content; what is none is left as it is.
@@ -257,6 +265,12 @@ pub(crate) trait Target: Send + Sync + fmt::Debug {
 /// A file on its way. Dropped before it is published, nothing of it is there.
 pub(crate) trait Written: Send + Sync {
     fn write_at(&self, offset: u64, data: Bytes) -> io::Result<()>;
+
+    /// Copies up to `length` bytes from the same place of `source` without reading them. Returns how many: none at its end,
+    /// and where bytes have to be carried.
+    fn copy_from(&self, _source: &dyn Content, _offset: u64, _length: u64) -> io::Result<u64> {
+        Ok(0)
+    }
 
     /// Makes it so long; what was not written is zeros.
     fn set_size(&self, size: u64) -> io::Result<()>;

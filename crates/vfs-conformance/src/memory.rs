@@ -448,6 +448,10 @@ impl Volume for MemoryVolume {
         let bytes = self.read(by, source, length).await?.to_vec();
         let place = WritePlace::At(target.offset);
         let copied = bytes.len() as u64;
+        let is_one = self.handle(source.handle)? == self.handle(target.handle)?;
+        if is_one && source.offset.abs_diff(target.offset) < copied {
+            return Err(FsError::InvalidArgument("the ranges overlap"));
+        }
         self.write(by, target.handle, place, bytes.into()).await?;
         Ok(copied)
     }

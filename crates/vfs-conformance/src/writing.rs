@@ -443,9 +443,22 @@ pub async fn ranges_are_copied_or_refused(bed: &Bed) {
     if bed.volume().features().copies_ranges {
         assert_eq!(copied, Ok(8));
         assert_eq!(bed.content("copy").await.unwrap(), b"23456789");
+        is_not_copied_over_itself(bed).await;
     } else {
         assert!(matches!(copied, Err(FsError::Unsupported(_))));
     }
+}
+
+async fn is_not_copied_over_itself(bed: &Bed) {
+    let file = bed.at("copy").await.unwrap().inode;
+    let handle = bed.open(file, OpenOptions::READ_WRITE).await.unwrap();
+    let at = |offset| Position { handle, offset };
+    let over = bed.volume().copy_range(&bed.by, at(0), at(3), 4).await;
+    assert!(matches!(over, Err(FsError::InvalidArgument(_))), "{over:?}");
+    let beside = bed.volume().copy_range(&bed.by, at(0), at(3), 3).await;
+    assert_eq!(beside, Ok(3));
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.content("copy").await.unwrap(), b"23423489");
 }
 
 /// What a door left open is saved in the end, and nothing is unsaved then.

@@ -205,9 +205,9 @@ pub trait Volume: Send + Sync + 'static {
         Err(FsError::Unsupported("this volume knows of no holes"))
     }
 
-    /// Copies up to `length` bytes from one open file to another, or within one whose ranges do not overlap, and
-    /// returns how many were copied; fewer at the end of the source, or where the volume ends a long copy. Where
-    /// [`Features::copies_ranges`] is not set a door need not ask.
+    /// Copies up to `length` bytes from one open file to another, or within one, and returns how many were copied; fewer
+    /// at the end of the source, or where the volume ends a long copy. Fails with `InvalidArgument` where ranges of one
+    /// file overlap, and changes nothing then. Where [`Features::copies_ranges`] is not set a door need not ask.
     async fn copy_range(
         &self,
         _by: &Identity,

@@ -107,6 +107,7 @@ impl Shadow {
             7 => self.remove(&name),
             8 => self.rename(&name),
             9 => timed(&what, || self.list()),
+            10 if self.in_place => self.copy(&name),
             _ => {
                 timed(&what, || self.verify(&name));
             }
@@ -272,6 +273,18 @@ impl Shadow {
         self.settle(name, None, passed);
     }
 
+    /// Lets the kernel copy a file over another one, or the file system itself where it can.
+    fn copy(&mut self, name: &str) {
+        let target = self.any_name();
+        let Some(content) = self.certain(name).filter(|_| target != name) else {
+            return;
+        };
+        let (from, to) = (self.folder.join(name), self.folder.join(&target));
+        let copied = timed(name, || copy_file(&from, &to, length(&content)));
+        self.remember(&format!("{name}; copied to {target}; {copied:?}"));
+        self.settle(&target, Some(content), copied);
+    }
+
     /// What is certainly there is listed, what is certainly absent is not.
     fn list(&mut self) {
         let names = match system::list(&self.folder) {
@@ -395,6 +408,21 @@ fn write_file(path: &Path, flags: i32, content: &[u8], sync: bool) -> SystemResu
         written = system::sync(&file);
     }
     written.and(system::close(file))
+}
+
+/// Opens, copies whole, closes, and returns the first error of any of them.
+fn copy_file(from: &Path, to: &Path, length: usize) -> SystemResult<()> {
+    let source = system::open(from, libc::O_RDONLY)?;
+    let target = system::open(to, libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC)?;
+    let mut copied = 0;
+    while copied < length {
+        match system::copy_range(&source, &target, copied as u64, length - copied) {
+            Ok(0) => return Err(Errno(libc::EIO)),
+            Ok(count) => copied += count,
+            Err(error) => return Err(error),
+        }
+    }
+    system::close(target)
 }
 
 fn read_file(path: &Path) -> SystemResult<Vec<u8>> {

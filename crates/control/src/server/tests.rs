@@ -358,7 +358,7 @@ async fn a_dump_is_made_and_refused() {
 async fn the_trash_is_asked_and_refused() {
     let bed = Bed::new();
     let (_server, _orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
-    let ask = |order| client::trash(&bed.socket(), order, CLIENT_DEADLINE).expect("answered");
+    let ask = |order| client::trash((&bed.socket(), "home"), order, CLIENT_DEADLINE).expect("answered");
     let order = TrashOrder::Restore {
         entry: "1-2-a".to_owned(),
         target: Some("/b".to_owned()),

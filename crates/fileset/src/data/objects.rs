@@ -4,7 +4,7 @@
 //! is needed, or one of the files in it came and went already while others are on their way. Who stores something
 //! holds an [`Uncommitted`] until its operation is made, and nobody deletes what is held. Who wants to delete asks
 //! [`Objects::uncommitted`] *before* it looks at the metadata: an object that is not held then is referred to by
-//! then, or never will be. Younger objects are held in that answer, too: one of the files in such an object can come and go
+//! then, or never will be: who copies refers to what a chunk shows, and that has a use. Younger objects are held in that answer, too: one of the files in such an object can come and go
 //! before the look, and another one come behind it. That is so of objects that nobody adds to: one in the spool must be
 //! sealed before ([`Spool::due`]), and is left to who uploads.
 

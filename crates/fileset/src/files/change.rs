@@ -137,7 +137,8 @@ impl Files {
             Allocation::ZeroRange { keep_size } => (true, keep_size),
         };
         if matches!(allocation, Allocation::Reserve { .. }) {
-            self.room(by, &file, &range).await?;
+            let bytes = range.end - range.start;
+            self.room(by, &file, (&range, bytes)).await?;
         }
         let files = Arc::clone(self);
         let allocated = tokio::spawn(async move {

@@ -173,13 +173,8 @@ impl Files {
         }
     }
 
-    /// Folds chunks that a save is about to add to, and that have very many extents. One that cannot be folded stays.
-    pub(super) async fn fold_first(&self, inode: Inode, pieces: &[Piece]) {
-        let chunks = pieces.iter().flat_map(|piece| {
-            let last = piece.offset + (piece.bytes.len() as u64).saturating_sub(1);
-            piece.offset / BLOCK_SIZE..=last / BLOCK_SIZE
-        });
-        let chunks: BTreeSet<u64> = chunks.collect();
+    /// Folds chunks that something is about to add to, and that have very many extents. One that cannot be folded stays.
+    pub(super) async fn fold_first(&self, inode: Inode, chunks: BTreeSet<u64>) {
         let look = |reads: &dyn Reads| overcrowded(reads, inode, &chunks);
         let mut found = query(&*self.engine, look).await.unwrap_or_default();
         found.retain(|chunk| self.compactor.queue.lock().is_waited_for((inode, *chunk)));
@@ -376,6 +371,15 @@ fn grains(extent: &Extent) -> FsResult<(Range<usize>, Range<u32>)> {
 
 fn differs(object: ObjectId) -> FsError {
     FsError::Corrupt(format!("bytes of {object} are not those that were written"))
+}
+
+/// The chunks in which pieces lie.
+pub(super) fn chunks_of(pieces: &[Piece]) -> BTreeSet<u64> {
+    let chunks = pieces.iter().flat_map(|piece| {
+        let last = piece.offset + (piece.bytes.len() as u64).saturating_sub(1);
+        piece.offset / BLOCK_SIZE..=last / BLOCK_SIZE
+    });
+    chunks.collect()
 }
 
 /// Those of some chunks that have too many extents for one more save.

@@ -17,8 +17,8 @@ use crate::{
 const SAVE_WAIT: Duration = Duration::from_secs(30);
 
 impl Files {
-    /// Room for what `by` is about to write to a range of a file; none is needed where nothing limits it. Fails where
-    /// a limit is in the way.
+    /// Room for `bytes` that `by` is about to write to a range of a file; none is needed where nothing limits it. Fails
+    /// where a limit is in the way.
     ///
     /// What is written over is counted twice until it is saved. So where room is short all is saved that counts for the same
     /// limits, and then just what the range has not yet is needed. What was removed counts until it is collected, so that is
@@ -27,7 +27,7 @@ impl Files {
         self: &Arc<Self>,
         by: &Identity,
         file: &File,
-        range: &Range<u64>,
+        (range, bytes): (&Range<u64>, u64),
     ) -> FsResult<Option<Room>> {
         if !self.engine.may_have_quotas() {
             return Ok(None);
@@ -36,7 +36,7 @@ impl Files {
         if limiting.is_empty() {
             return Ok(None);
         }
-        let find = || self.find_room((file.inode, by.uid), &limiting, range);
+        let find = || self.find_room((file.inode, by.uid), &limiting, (range, bytes));
         self.held.with_room(find).await.map(Some)
     }
 
@@ -44,9 +44,8 @@ impl Files {
         self: &Arc<Self>,
         writer: (Inode, u32),
         limiting: &[Subject],
-        range: &Range<u64>,
+        (range, bytes): (&Range<u64>, u64),
     ) -> FsResult<Room> {
-        let bytes = range.end - range.start;
         if let Ok(room) = self.try_room(writer, limiting, bytes).await {
             return Ok(room);
         }
@@ -60,7 +59,7 @@ impl Files {
         let written = query(&*self.engine, |reads| {
             operations::written_in(reads, writer.0, range)
         });
-        let needed = bytes - written.await?;
+        let needed = bytes.saturating_sub(written.await?);
         self.try_room(writer, limiting, needed).await
     }
 

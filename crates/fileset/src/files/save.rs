@@ -11,6 +11,7 @@ use penstock_vfs::{
 
 use super::{
     File, Files,
+    compact::chunks_of,
     pending::{Paid, Taken},
 };
 use crate::{
@@ -49,7 +50,7 @@ impl Files {
             WritePlace::End(_) | WritePlace::EndInPieces(_) => file.pending.lock().size(),
         };
         let range = offset..offset.saturating_add(data.len() as u64);
-        let room = self.room(by, &file, &range).await?;
+        let room = self.room(by, &file, (&range, data.len() as u64)).await?;
         let memory = self.memory(&file, data.len() as u64).await?;
         let has_set_id = by.uid != 0 && self.has_set_id(&file).await?;
         // Elsewhere somebody may set it before this is saved.
@@ -154,7 +155,7 @@ impl Files {
     async fn store(self: &Arc<Self>, file: &File, taken: &Taken) -> FsResult<()> {
         // Where nothing can refer to it any more, nothing is stored: nobody would ever delete it.
         self.engine.ready().await?;
-        self.fold_first(file.inode, &taken.pieces).await;
+        self.fold_first(file.inode, chunks_of(&taken.pieces)).await;
         // Held until the metadata refers to all that was stored.
         let placed = self.packer.store(taken.pieces.clone()).await?;
         let mut edits: Vec<_> = placed.iter().map(inserted).collect();

@@ -33,12 +33,14 @@ pub(crate) enum Edit {
     Clear(u64, Range<u32>),
     /// This is written.
     Insert(u64, Extent),
+    /// This is shown, of an object to which something refers already.
+    Show(u64, Extent),
 }
 
 impl Edit {
     pub(crate) fn chunk(&self) -> u64 {
         match self {
-            Self::Clear(chunk, _) | Self::Insert(chunk, _) => *chunk,
+            Self::Clear(chunk, _) | Self::Insert(chunk, _) | Self::Show(chunk, _) => *chunk,
         }
     }
 }
@@ -170,14 +172,20 @@ impl EditedChunk {
         let value = reads.get(&schema::chunk(place.0, place.1))?;
         let mut chunk = decoded(value.as_ref())?;
         let (before, mut uses, mut new) = (chunk.allocated(), Vec::new(), Vec::new());
+        let mut lengths = Vec::new();
         for edit in edits {
             match edit {
                 Edit::Clear(_, range) => chunk.clear(range, &mut uses),
-                Edit::Insert(_, extent) => new.push(extent.clone()),
+                Edit::Insert(_, extent) => {
+                    lengths.push(length_of(extent));
+                    new.push(extent.clone());
+                }
+                Edit::Show(_, extent) => new.push(extent.clone()),
             }
         }
         Ok(Self {
             kept: value.map_or(0, |value| value.len()),
+            lengths,
             ..Self::inserted((chunk, before), new, uses)
         })
     }
@@ -187,9 +195,7 @@ impl EditedChunk {
         new: Vec<Extent>,
         mut uses: Vec<UseChange>,
     ) -> Self {
-        let lengths = new.iter().map(|extent| &extent.stored);
-        let lengths = lengths.map(|it| (it.object, u64::from(it.object_length)));
-        let lengths = lengths.collect();
+        let lengths = new.iter().map(length_of).collect();
         chunk.insert(new, &mut uses);
         Self {
             value: chunk.encode(),
@@ -223,6 +229,12 @@ impl EditedChunk {
             false => transaction.put(&key, self.value),
         }
     }
+}
+
+/// An object that may be new, and its length.
+fn length_of(extent: &Extent) -> (ObjectId, u64) {
+    let stored = &extent.stored;
+    (stored.object, u64::from(stored.object_length))
 }
 
 /// What is written of a chunk.
@@ -390,7 +402,18 @@ pub(crate) fn extents_in(
     inode: Inode,
     range: &Range<u64>,
 ) -> FsResult<Vec<Written>> {
-    let mut found = Vec::new();
+    Ok(some_extents_in(reads, inode, range, usize::MAX)?.0)
+}
+
+/// The same of as many chunks as have `bytes` in their values, and of the first one in any case. Returns up to where that
+/// is all.
+pub(super) fn some_extents_in(
+    reads: &dyn Reads,
+    inode: Inode,
+    range: &Range<u64>,
+    bytes: usize,
+) -> FsResult<(Vec<Written>, u64)> {
+    let (mut found, mut taken, mut until) = (Vec::new(), 0, range.end);
     visit(
         reads,
         (inode, range.start / BLOCK_SIZE),
@@ -399,18 +422,25 @@ pub(crate) fn extents_in(
             if start >= range.end {
                 return ControlFlow::Break(());
             }
+            if taken >= bytes {
+                until = start;
+                return ControlFlow::Break(());
+            }
             let within = |place: u64| place.saturating_sub(start).min(BLOCK_SIZE) as u32;
             let wanted = within(range.start)..within(range.end);
             let parts = chunk.extents.iter();
             let parts = parts.filter_map(|extent| extent.part(&wanted));
-            found.extend(parts.map(|extent| Written {
-                offset: start + u64::from(extent.at),
-                extent,
+            found.extend(parts.map(|extent| {
+                taken += extent.encoded_length();
+                Written {
+                    offset: start + u64::from(extent.at),
+                    extent,
+                }
             }));
             ControlFlow::Continue(())
         },
     )?;
-    Ok(found)
+    Ok((found, until))
 }
 
 /// Bytes of a range of a file that are written.

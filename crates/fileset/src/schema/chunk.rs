@@ -68,6 +68,16 @@ impl Extent {
             stored: self.stored.clone(),
         })
     }
+
+    /// Whether `next` lies behind it and shows the bytes behind its own.
+    fn goes_on_in(&self, next: &Self) -> bool {
+        self.end() == next.at && self.skip + self.length == next.skip && self.stored == next.stored
+    }
+
+    /// Bytes of it in the value of a chunk.
+    pub(crate) fn encoded_length(&self) -> usize {
+        EXTENT_LENGTH + 4 * self.stored.checksums.len()
+    }
 }
 
 /// Bytes of an object that something refers to, more or less than before.
@@ -122,6 +132,14 @@ impl Chunk {
         kept.extend(new);
         // Two sorted lists.
         kept.sort_by_key(|extent| extent.at);
+        // What was copied piece by piece is as short as what was copied at once.
+        kept.dedup_by(|next, before| {
+            let goes_on = before.goes_on_in(next);
+            if goes_on {
+                before.length += next.length;
+            }
+            goes_on
+        });
         self.extents = kept;
     }
 

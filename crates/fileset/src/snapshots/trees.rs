@@ -24,15 +24,20 @@ pub(crate) async fn look<T: Send>(
     engine: &dyn Engine,
     mut look: impl FnMut(&dyn Reads) -> FsResult<T> + Send,
 ) -> FsResult<T> {
-    query(engine, |reads| {
-        let trees = Trees::new(reads);
-        let found = look(&trees);
-        match trees.was_gone.get() {
-            true => Err(FsError::Stale),
-            false => found,
-        }
-    })
-    .await
+    query(engine, |reads| look_at(reads, &mut look)).await
+}
+
+/// The same at the state that an operation sees.
+pub(crate) fn look_at<T>(
+    reads: &dyn Reads,
+    look: impl FnOnce(&dyn Reads) -> FsResult<T>,
+) -> FsResult<T> {
+    let trees = Trees::new(reads);
+    let found = look(&trees);
+    match trees.was_gone.get() {
+        true => Err(FsError::Stale),
+        false => found,
+    }
 }
 
 /// See the module.

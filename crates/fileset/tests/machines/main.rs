@@ -5,6 +5,7 @@
 
 mod changes;
 mod contents;
+mod copies;
 #[path = "../database/mod.rs"]
 mod database;
 mod evictions;

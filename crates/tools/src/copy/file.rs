@@ -278,7 +278,8 @@ impl Copying<'_> {
     fn copy_bytes(&self, source: &OwnedFd, copy: &Temporary, stat: &Stat) -> io::Result<u64> {
         let size = stat.st_size.cast_unsigned();
         let is_sparse = stat.st_blocks * 512 < stat.st_size;
-        if size <= SMALL_BYTES && !is_sparse {
+        let is_small = size <= SMALL_BYTES && !is_sparse;
+        if is_small && (size == 0 || !self.stays_on_fuse(stat, copy)?) {
             // One more, to see that it does not go on.
             let mut buffer = vec![0; size as usize + 1];
             let count = local::read_fully(source, &mut buffer, 0)?;

@@ -1,11 +1,14 @@
 //! The tasks of a copy.
 
 use std::{
+    collections::HashMap,
     ffi::{CStr, CString},
     io,
+    os::fd::AsFd,
     sync::Arc,
 };
 
+use penstock_base::Mutex;
 use rustix::{
     fs::{self, FileType, Mode, Stat},
     io::Errno,
@@ -61,6 +64,8 @@ pub(super) struct Copying<'a> {
     pub(super) report: &'a Report,
     pub(super) stop: &'a Stop,
     pub(super) links: Links,
+    /// File systems by their devices, and whether these are of FUSE.
+    fuse: Mutex<HashMap<u64, bool>>,
 }
 
 impl<'a> Copying<'a> {
@@ -70,7 +75,18 @@ impl<'a> Copying<'a> {
             report,
             stop,
             links: Links::default(),
+            fuse: Mutex::default(),
         }
+    }
+
+    /// Whether a file goes to the file system that it is in, which is one of FUSE.
+    pub(super) fn stays_on_fuse(&self, stat: &Stat, copy: impl AsFd) -> io::Result<bool> {
+        if fs::fstat(&copy)?.st_dev != stat.st_dev {
+            return Ok(false);
+        }
+        let mut known = self.fuse.lock();
+        let is_fuse = known.entry(stat.st_dev);
+        Ok(*is_fuse.or_insert_with(|| local::is_on_fuse(copy)))
     }
 
     fn enter(&self, branch: &Branch, item: &Item, crew: &Crew<Task>) {

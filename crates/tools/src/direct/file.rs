@@ -20,6 +20,8 @@ use crate::{
 
 /// Bytes that are read at once; each thread has as many on their way.
 const PIECE_BYTES: usize = 1 << 20;
+/// Bytes that a volume copies by itself between two looks at the stop.
+const COPY_BYTES: u64 = 1 << 30;
 /// A hole is made of what holds zeros only, by so many.
 const HOLE_BYTES: usize = 64 << 10;
 
@@ -163,7 +165,8 @@ impl Direct<'_> {
         // One more, to see that it does not go on.
         let usual = usize::try_from(attributes.size).map_or(PIECE_BYTES, |size| size + 1);
         let length = usual.clamp(2, PIECE_BYTES);
-        let (mut at, mut end) = (0, 0);
+        let mut at = self.copy_within(source, written)?;
+        let mut end = at;
         loop {
             self.check_stop()?;
             let piece = source.read_at(at, length)?;
@@ -189,6 +192,20 @@ impl Direct<'_> {
         match end < at {
             true => written.set_size(at),
             false => Ok(()),
+        }
+    }
+
+    /// Lets a volume copy the content by itself, if both are in one that can. Returns how far that went.
+    fn copy_within(&self, source: &dyn Content, written: &mut dyn Written) -> io::Result<u64> {
+        let mut at = 0;
+        loop {
+            self.check_stop()?;
+            let copied = written.copy_from(source, at, COPY_BYTES)?;
+            if copied == 0 {
+                return Ok(at);
+            }
+            at += copied;
+            self.report.bytes.add(copied);
         }
     }
 

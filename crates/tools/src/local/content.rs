@@ -19,6 +19,8 @@ use crate::Stop;
 pub(crate) const BUFFER_BYTES: usize = 1 << 20;
 /// Bytes that the kernel copies between two looks at the stop.
 const STEP_BYTES: u64 = 16 << 20;
+/// The number of FUSE among file systems, see statfs(2).
+const FUSE: fs::FsWord = 0x6573_5546;
 /// Bytes of a block of `st_blocks`, see stat(2).
 const STAT_BLOCK: i64 = 512;
 
@@ -65,6 +67,11 @@ impl Iterator for Segments<'_> {
         self.at = end;
         (begin < self.end).then_some((begin, end))
     }
+}
+
+/// Whether a file is on a file system of FUSE, where reading and writing a small file may cost more than asking for a copy.
+pub(crate) fn is_on_fuse(file: impl AsFd) -> bool {
+    fs::fstatfs(file).is_ok_and(|found| found.f_type == FUSE)
 }
 
 /// Copies the bytes between two offsets of `from` to the same place of `to`, and tells `copied` of each piece. Returns

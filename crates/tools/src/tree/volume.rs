@@ -122,6 +122,10 @@ impl Content for VolumeContent {
         let now = self.node.stat()?;
         Ok(now.size != seen.size || now.modified != seen.modified)
     }
+
+    fn as_volume(&self) -> Option<&VolumeFile> {
+        Some(&self.file)
+    }
 }
 
 /// A directory of a volume that is copied into.
@@ -395,6 +399,16 @@ impl VolumeWritten {
 impl Written for VolumeWritten {
     fn write_at(&self, offset: u64, data: Bytes) -> io::Result<()> {
         self.file()?.write_at(offset, data)
+    }
+
+    fn copy_from(&self, source: &dyn Content, offset: u64, length: u64) -> io::Result<u64> {
+        let tree = self.directory.tree();
+        let source = source.as_volume();
+        let source = source.filter(|source| source.tree().id() == tree.id());
+        match source.filter(|_| tree.features().copies_ranges) {
+            Some(source) => source.copy_to(self.file()?, offset, length),
+            None => Ok(0),
+        }
     }
 
     fn set_size(&self, size: u64) -> io::Result<()> {

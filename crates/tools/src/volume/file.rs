@@ -25,6 +25,11 @@ impl VolumeFile {
         }
     }
 
+    /// The tree that it is in.
+    pub fn tree(&self) -> &VolumeTree {
+        &self.tree
+    }
+
     /// The handle, for what is changed through it.
     pub fn handle(&self) -> HandleId {
         self.handle

@@ -251,7 +251,7 @@ fn carry_out(order: TrashOrder, given: (&ArgMatches, &Environment)) -> Outcome<V
     if let Some(mount) = mount_of(&fileset, environment) {
         let (mut answers, mut next) = (Vec::new(), Some(order));
         while let Some(order) = next {
-            let answer = client::trash(&mount.socket, order.clone(), PATIENCE);
+            let answer = client::trash((&mount.socket, &fileset.name), order.clone(), PATIENCE);
             let answer = answered(&fileset, answer)?;
             next = following(order, &answer);
             answers.push(answer);
