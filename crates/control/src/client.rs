@@ -257,6 +257,19 @@ pub fn schedule(
     })
 }
 
+/// Changes how the fileset of a mount compresses what it saves, if a change is given, and returns what is so then.
+pub fn compression(
+    socket: &Path,
+    change: Option<String>,
+    patience: Duration,
+) -> io::Result<Result<String, Refusal>> {
+    let mut connection = Connection::open(socket, &Request::Compression { change })?;
+    connection.answer(clock::now() + patience, |reply| match reply {
+        Reply::Compression { setting } => Some(setting),
+        _ => None,
+    })
+}
+
 /// A mount that answered.
 #[derive(Debug, Clone)]
 pub struct Found {

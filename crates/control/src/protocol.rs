@@ -50,6 +50,11 @@ pub enum Request {
         /// Jobs with how many of each are to be kept; 0 ends one. Others are as before.
         changes: BTreeMap<String, u32>,
     },
+    /// How a fileset compresses what it saves, which may be changed: [`Reply::Compression`] or [`Reply::Refused`].
+    Compression {
+        /// What is to be so from now on; nothing for asking.
+        change: Option<String>,
+    },
     /// Quotas of a fileset to be listed, set or removed: [`Reply::Quotas`] until one says that there are no more, or
     /// [`Reply::Refused`].
     Quotas {
@@ -224,6 +229,11 @@ pub enum Reply {
     Schedule {
         /// Jobs with how many of each are kept.
         keep: BTreeMap<String, u32>,
+    },
+    /// How a fileset compresses what it saves.
+    Compression {
+        /// In words: `none`, `lz4` or `zstd:LEVEL`.
+        setting: String,
     },
     /// Some quotas: the file system's first, then by kind and number.
     Quotas {

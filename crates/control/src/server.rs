@@ -77,6 +77,10 @@ pub trait Daemon: Send + Sync + 'static {
     /// Changes what a fileset does by itself, and tells what is so then. May block the thread.
     fn schedule(&self, changes: &BTreeMap<String, u32>) -> Result<BTreeMap<String, u32>, Refusal>;
 
+    /// Changes how a fileset compresses what it saves, if a change is given, and tells what is so then. May block the
+    /// thread.
+    fn compression(&self, change: Option<&str>) -> Result<String, Refusal>;
+
     /// Makes a dump of a fileset, of which so many are kept then. Blocks the thread for as long as that takes.
     fn dump(&self, keep: u64) -> Result<DumpItem, Refusal>;
 }
@@ -194,6 +198,12 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
         Ok(Request::Schedule { changes }) => {
             match run_blocking(|| duties.daemon.schedule(&changes)) {
                 Ok(keep) => Reply::Schedule { keep },
+                Err(refusal) => Reply::Refused(refusal),
+            }
+        }
+        Ok(Request::Compression { change }) => {
+            match run_blocking(|| duties.daemon.compression(change.as_deref())) {
+                Ok(setting) => Reply::Compression { setting },
                 Err(refusal) => Reply::Refused(refusal),
             }
         }

@@ -27,7 +27,7 @@ use crate::{
     data::{DATA, ObjectId, Spool, UNKNOWN_LENGTH},
     engine::{Engine, Reads, counter, query},
     errors::object_failure,
-    schema::{self, BLOCK_SIZE, Chunk, Entry, Node, ObjectUse, SNAPSHOTS, kind},
+    schema::{self, BLOCK_SIZE, Chunk, Entry, Node, ObjectUse, SNAPSHOTS, Share, kind},
 };
 
 pub use self::repair::{REPAIRS_MAX, Repair, apply, plan};
@@ -102,7 +102,7 @@ struct Seen {
 struct Survey {
     inodes: HashMap<u64, Seen>,
     /// As the keys say, and as the extents do.
-    objects: BTreeMap<ObjectId, (Option<ObjectUse>, u64)>,
+    objects: BTreeMap<ObjectId, (Option<ObjectUse>, Share)>,
     /// Lengths of objects of which no key but extents is.
     lengths: BTreeMap<ObjectId, u64>,
     garbage: BTreeMap<ObjectId, ()>,
@@ -110,6 +110,7 @@ struct Survey {
     quotas: Quotas,
     files: i64,
     bytes: i64,
+    spared: i64,
     unreadable: Vec<String>,
 }
 
@@ -143,6 +144,8 @@ impl Survey {
             schema::SCHEDULE => schema::Schedule::decode(value).map(drop)?,
             schema::FILES => self.files = counter(Some(value)),
             schema::BYTES => self.bytes = counter(Some(value)),
+            schema::SPARED => self.spared = counter(Some(value)),
+            schema::COMPRESSION => schema::Compression::decode(value).map(drop)?,
             [kind::MARKING, ..] => drop(schema::inode_in(key)?),
             [kind::USED | kind::QUOTA, ..] => self.quotas.look(key, value)?,
             [kind::OBJECT, ..] => {
@@ -217,12 +220,12 @@ impl Survey {
         for extent in &chunk.extents {
             let stored = &extent.stored;
             let (known, used) = self.objects.entry(stored.object).or_default();
-            *used += u64::from(extent.length);
+            *used += extent.share();
             if known.is_none() {
                 let length = u64::from(stored.object_length);
                 self.lengths.insert(stored.object, length);
             }
-            let fits_object = stored.offset.checked_add(stored.length);
+            let fits_object = stored.offset.checked_add(stored.stored_length());
             let fits_run = extent.skip.checked_add(extent.length);
             if fits_object.is_none_or(|end| end > stored.object_length)
                 || fits_run.is_none_or(|end| end > stored.length)
@@ -231,6 +234,10 @@ impl Survey {
             }
         }
         Ok(())
+    }
+
+    fn spared_by_extents(&self) -> i64 {
+        self.objects.values().map(|(_, used)| used.spared).sum()
     }
 
     fn report(&self) -> Report {
@@ -262,11 +269,24 @@ impl Survey {
             );
             report.add(text);
         }
+        if self.spared != self.spared_by_extents() {
+            let (there, counted) = (self.spared_by_extents(), self.spared);
+            report.add(format!(
+                "{counted} bytes are counted that compression spares, it spares {there}"
+            ));
+        }
         for (object, (counted, used)) in &self.objects {
-            let counted = counted.map_or(0, |counted| counted.used);
-            if counted != *used {
+            let counted = counted.map_or(Share::default(), ObjectUse::share);
+            if counted.bytes != used.bytes {
+                let (used, counted) = (used.bytes, counted.bytes);
                 report.add(format!(
                     "{object}: {used} bytes are in use, {counted} are counted"
+                ));
+            }
+            if counted.spared != used.spared {
+                let (used, counted) = (used.spared, counted.spared);
+                report.add(format!(
+                    "{object}: compression spares {used} bytes, {counted} are counted"
                 ));
             }
             if self.garbage.contains_key(object) {

@@ -6,7 +6,7 @@
 use zstd::bulk::{Compressor, Decompressor};
 
 /// A grain is stored as it is unless its frame is smaller by one part in so many.
-const WORTH: usize = 16;
+const WORTH: usize = 8;
 /// Bytes that a decoder of zstd needs beside what it reads and writes.
 const ZSTD_DECODER: u64 = 192 << 10;
 /// Levels of zstd that are of use for grains: what is beyond needs windows that no grain fills.

@@ -1,7 +1,8 @@
-//! `penstock fileset create|attach|list|info|check|gc|snapshot|quota|schedule|sessions|dump|load|move|rekey|destroy`: the life of a file system.
+//! `penstock fileset create|attach|list|info|check|gc|snapshot|quota|compression|schedule|sessions|dump|load|move|rekey|destroy`: the life of a file system.
 
 mod attach;
 mod check;
+pub(crate) mod compression;
 mod create;
 mod destroy;
 pub(crate) mod dump;
@@ -69,6 +70,7 @@ pub(crate) fn command() -> Command {
         .subcommand(gc::command())
         .subcommand(snapshot::command())
         .subcommand(quota::command())
+        .subcommand(compression::command())
         .subcommand(schedule::command())
         .subcommand(sessions::command())
         .subcommand(dump::command())
@@ -88,6 +90,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         Some(("gc", matches)) => gc::run(matches, environment),
         Some(("snapshot", matches)) => snapshot::run(matches, environment),
         Some(("quota", matches)) => quota::run(matches, environment),
+        Some(("compression", matches)) => compression::run(matches, environment),
         Some(("schedule", matches)) => schedule::run(matches, environment),
         Some(("sessions", matches)) => sessions::run(matches, environment),
         Some(("dump", matches)) => dump::run(matches, environment),

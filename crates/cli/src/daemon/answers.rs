@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 
 use super::{Plan, stage::Stage};
 use crate::{
-    commands::fileset::{dump, quota, schedule, snapshot},
+    commands::fileset::{compression, dump, quota, schedule, snapshot},
     control::{
         DumpItem, Memory, Metric, QuotaItem, QuotaOrder, Refusal, SnapshotItem, SnapshotOrder,
         Status, Unsaved, UnsavedItem, UnsavedKind, protocol::Dropped, server,
@@ -194,6 +194,12 @@ impl server::Daemon for Answers {
         let keep = Handle::current().block_on(setting);
         keep.map(|keep| schedule::told(&keep))
             .map_err(|error| refusal(&error))
+    }
+
+    fn compression(&self, change: Option<&str>) -> Result<String, Refusal> {
+        let done = Handle::current().block_on(compression::ordered(&**self.fileset()?, change));
+        done.map(|setting| setting.to_string())
+            .map_err(|error| refused(&error, compression::refusal(&error)))
     }
 
     fn dump(&self, keep: u64) -> Result<DumpItem, Refusal> {

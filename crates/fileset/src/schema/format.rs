@@ -11,6 +11,8 @@ const WITH_SNAPSHOTS: u32 = 2;
 const WITH_QUOTAS: u32 = 3;
 /// The same once there were access lists: who does not know them would let in whom they keep out.
 const WITH_ACCESS_LISTS: u32 = 4;
+/// The same once compression was set: who does not know it would take frames for bytes of files.
+const WITH_COMPRESSION: u32 = 5;
 /// Bytes in a chunk of a file, and in the largest object: large enough that a bucket is as fast as it can be with a
 /// few requests under way, small enough that one in memory for each of many writers is bearable.
 pub const BLOCK_SIZE: u64 = 4 << 20;
@@ -51,6 +53,11 @@ impl Format {
         self.at_least(WITH_ACCESS_LISTS)
     }
 
+    /// The same once compression was set.
+    pub(crate) fn with_compression(self) -> Self {
+        self.at_least(WITH_COMPRESSION)
+    }
+
     fn at_least(self, version: u32) -> Self {
         Self {
             version: self.version.max(version),
@@ -75,7 +82,7 @@ impl Format {
             identity: value.try_get_u64_le().map_err(damaged)?,
             block_size: value.try_get_u64_le().map_err(damaged)?,
         };
-        let is_known = (FORMAT_VERSION..=WITH_ACCESS_LISTS).contains(&version);
+        let is_known = (FORMAT_VERSION..=WITH_COMPRESSION).contains(&version);
         if !is_known || format.block_size != BLOCK_SIZE {
             return Err(FsError::Unsupported(
                 "the file system has another format: use the version of penstock that made it",
