@@ -81,7 +81,11 @@ fn compression_is_set_and_changed_while_a_fileset_is_mounted() {
     fs::write(mount.join("plain"), lines(2, 3_000_000)).unwrap();
     fileset.run("compression", &["lz4"]).expect_success();
     let refused = fileset.run("compression", &["zstd:99"]);
-    assert!(refused.stderr.contains("none, lz4 or zstd"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("none, lz4 or zstd"),
+        "{}",
+        refused.stderr
+    );
     mount.unmount();
     let info = fileset.run("info", &["--json"]).expect_success().stdout;
     let info: serde_json::Value = serde_json::from_str(&info).unwrap();

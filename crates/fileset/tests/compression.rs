@@ -137,7 +137,8 @@ async fn small_files_share_compressed_objects() {
         let name = format!("file-{number}");
         let made = place.make(ROOT, &name, file(0o644)).await.unwrap();
         let handle = place.open(made, OpenOptions::WRITE).await.unwrap();
-        let written = place.write(handle, WritePlace::At(0), &data(number, 5000));
+        let bytes = data(number, 5000);
+        let written = place.write(handle, WritePlace::At(0), &bytes);
         written.await.unwrap();
         handles.push(handle);
     }
@@ -237,7 +238,8 @@ async fn what_waits_in_the_spool_is_compressed_there_and_a_power_cut_undoes_it()
         handles.push(place.open(made, OpenOptions::READ_WRITE).await.unwrap());
     }
     let write = async |handle, seed| {
-        let written = place.write(handle, WritePlace::At(0), &text(seed, 200_000));
+        let bytes = text(seed, 200_000);
+        let written = place.write(handle, WritePlace::At(0), &bytes);
         written.await.unwrap();
     };
     write(handles[0], 1).await;

@@ -77,6 +77,9 @@ pub struct Encoder {
 }
 
 impl Encoder {
+    /// Bytes that one takes at most beside grains and their frames: that of the highest level of Zstandard.
+    pub const MEMORY: u64 = 4 << 20;
+
     /// An encoder of LZ4.
     pub fn lz4() -> Self {
         Self {
@@ -172,6 +175,18 @@ mod tests {
             let mut room = [0xee; 512];
             let _ = Decoder::new(codec).decode(&frame, &mut room[..500]);
             prop_assert_eq!(&room[500..], &[0xee; 12][..]);
+        }
+    }
+
+    #[test]
+    fn no_encoder_takes_more_memory_than_is_said() {
+        let grain: Vec<u8> = (0..128 << 10).map(|at| (at / 7) as u8).collect();
+        for level in ZSTD_LEVELS {
+            let mut encoder = Encoder::zstd(level).expect("memory");
+            assert!(encoder.encode(&grain).is_some(), "{level}");
+            let made = encoder.zstd.as_mut().expect("it was made of that");
+            let taken = made.context_mut().sizeof() as u64;
+            assert!(taken <= Encoder::MEMORY, "level {level}: {taken}");
         }
     }
 

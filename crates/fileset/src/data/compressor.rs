@@ -20,10 +20,8 @@ const UNIT: u64 = 64 << 10;
 /// The part of the memory that is for frames.
 const SHARE: u64 = 16;
 /// Bytes of memory for frames: those of one object with an encoder at least.
-const MEMORY_MIN: u64 = BLOCK_SIZE + ENCODER;
+const MEMORY_MIN: u64 = BLOCK_SIZE + Encoder::MEMORY;
 const MEMORY_MAX: u64 = 64 << 20;
-/// Bytes that an encoder takes at most: that of zstd with the highest level.
-const ENCODER: u64 = 4 << 20;
 
 /// See the module.
 #[derive(Debug)]
@@ -69,7 +67,7 @@ impl Compressor {
         if bytes == 0 || !self.has_memory() {
             return None;
         }
-        let units = units((bytes + ENCODER).min(self.memory));
+        let units = units((bytes + Encoder::MEMORY).min(self.memory));
         // It is never closed.
         self.free.acquire_many(units as u32).await.ok()
     }
