@@ -100,18 +100,18 @@ impl Frames {
     /// Takes the frames off that lie for grains of these lengths. `None` if they cannot.
     pub(super) fn take(
         value: &mut &[u8],
-        mut grains: impl Iterator<Item = u32>,
+        grains: impl Iterator<Item = u32>,
     ) -> Option<Option<Self>> {
         let letter = value.try_get_u8().ok()?;
         if letter == 0 {
             return Some(None);
         }
-        let mut length = |grain: u32| {
+        let length = |grain: u32| {
             let length = value.try_get_u32_le().ok()?;
             (1..=grain).contains(&length).then_some(length)
         };
         let codec = codec_of(letter)?;
-        let lengths = grains.by_ref().map(|grain| length(grain));
+        let lengths = grains.map(length);
         let lengths = lengths.collect::<Option<Vec<_>>>()?;
         (!lengths.is_empty()).then_some(Some(Self { codec, lengths }))
     }

@@ -20,8 +20,9 @@ async fn set(machine: &Machine, setting: Compression) {
 
 async fn store(machine: &Machine, name: &str) {
     machine.catch_up().await;
-    let content = [&name.as_bytes()[..1]; 100_000].concat();
-    machine.place.store(ROOT, name, &content).await.unwrap();
+    let content = name.repeat(100_000);
+    let stored = machine.place.store(ROOT, name, content.as_bytes());
+    stored.await.unwrap();
 }
 
 async fn a_setting_holds_for_what_all_machines_save(ground: Ground) {
@@ -38,6 +39,6 @@ async fn a_setting_holds_for_what_all_machines_save(ground: Ground) {
     assert!(spared(&one).await > after_one + 90_000);
     for (machine, name) in [(&one, "a"), (&other, "b"), (&one, "c")] {
         let content = machine.place.content(ROOT, name).await.unwrap();
-        assert!(content == [name.as_bytes(); 100_000].concat(), "{name}");
+        assert!(content == name.repeat(100_000).as_bytes(), "{name}");
     }
 }
