@@ -27,6 +27,14 @@ pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
+/// `length` bytes that can be compressed, are the same for the same `seed` and others at each place.
+pub fn lines(seed: u64, length: usize) -> Vec<u8> {
+    let lines = (0..length.div_ceil(32)).map(|line| format!("{seed:016x}{line:015x}\n"));
+    let mut bytes = lines.collect::<String>().into_bytes();
+    bytes.truncate(length);
+    bytes
+}
+
 /// A digest of a file's bytes, read in pieces.
 pub fn digest(path: &Path) -> io::Result<u64> {
     let mut file = fs::File::open(path)?;

@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::{FileExt, MetadataExt, symlink},
 };
 
-use penstock_tests::{Fileset, Patience, Scratch, run_within};
+use penstock_tests::{Fileset, Patience, Scratch, data::lines, run_within};
 
 #[test]
 fn a_fileset_is_made_mounted_filled_checked_and_destroyed() {
@@ -66,6 +66,45 @@ fn what_was_closed_before_a_kill_is_there_after_it() {
     }
     mount.unmount();
     fileset.run("check", &[]).expect_success();
+}
+
+#[test]
+fn compression_is_set_and_changed_while_a_fileset_is_mounted() {
+    let fileset = Fileset::made_with("compressed", &["--compression", "zstd:5"]);
+    let setting = || fileset.run("compression", &[]).expect_success().stdout;
+    assert_eq!(setting(), "zstd:5\n");
+    let mount = fileset.mount();
+    assert_eq!(setting(), "zstd:5\n");
+    fs::write(mount.join("compressed"), lines(1, 3_000_000)).unwrap();
+    fileset.run("compression", &["none"]).expect_success();
+    assert_eq!(setting(), "none\n");
+    fs::write(mount.join("plain"), lines(2, 3_000_000)).unwrap();
+    fileset.run("compression", &["lz4"]).expect_success();
+    let refused = fileset.run("compression", &["zstd:99"]);
+    assert!(
+        refused.stderr.contains("none, lz4 or zstd"),
+        "{}",
+        refused.stderr
+    );
+    mount.unmount();
+    let info = fileset.run("info", &["--json"]).expect_success().stdout;
+    let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+    let spared = info["spared"].as_u64().unwrap();
+    assert_eq!(info["compression"], "lz4");
+    assert!((1_500_000..3_000_000).contains(&spared), "{info}");
+    let ratio = info["ratio"].as_f64().unwrap();
+    assert!((1.3..2.0).contains(&ratio), "{info}");
+    let text = fileset.run("info", &[]).expect_success().stdout;
+    assert!(text.contains("compression lz4, which spares"), "{text}");
+    let found = fileset.run("gc", &["--json"]).expect_success().stdout;
+    let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(found["live"]["bytes"], 6_000_000 - spared);
+    assert_eq!(found["unused_bytes"], 0);
+    fileset.run("check", &["--data"]).expect_success();
+    let mount = fileset.mount();
+    assert!(fs::read(mount.join("compressed")).unwrap() == lines(1, 3_000_000));
+    assert!(fs::read(mount.join("plain")).unwrap() == lines(2, 3_000_000));
+    mount.unmount();
 }
 
 /// Its metadata is here, and so is what the bucket has not got yet.

@@ -66,9 +66,10 @@ struct Ground {
 }
 
 impl Ground {
-    fn new(durability: &str, seed: u64) -> Self {
-        let what = format!("weather-{durability}");
-        let fileset = Fileset::made_with(&what, &["--durability", durability]);
+    fn new((durability, compression): (&str, &str), seed: u64) -> Self {
+        let what = format!("weather-{durability}-{}", &compression[..3]);
+        let options = ["--durability", durability, "--compression", compression];
+        let fileset = Fileset::made_with(&what, &options);
         let mut ground = Self {
             fileset,
             mount: None,
@@ -149,12 +150,12 @@ impl Ground {
     }
 }
 
-fn endure(durability: &str) {
+fn endure(durability: &str, compression: &str) {
     let seed = number(SEED_VARIABLE, 1);
-    let mut ground = Ground::new(durability, seed);
+    let mut ground = Ground::new((durability, compression), seed);
     for round in 0..number(ROUNDS_VARIABLE, ROUNDS_DEFAULT) {
         let bad = Bad::ALL[round as usize % Bad::ALL.len()];
-        println!("{durability}, seed {seed}, round {round}: {bad:?}");
+        println!("{durability}, {compression}, seed {seed}, round {round}: {bad:?}");
         ground.round(bad);
     }
     ground.end();
@@ -162,12 +163,18 @@ fn endure(durability: &str) {
 
 #[test]
 fn what_was_answered_outlives_kills_and_weather() {
-    endure("local");
+    endure("local", "none");
 }
 
 #[test]
 fn what_was_answered_outlives_kills_and_weather_where_the_log_is_shipped() {
-    endure("store");
+    endure("store", "none");
+}
+
+#[test]
+fn what_was_compressed_and_answered_outlives_kills_and_weather() {
+    endure("local", "lz4");
+    endure("store", "zstd:1");
 }
 
 /// Nothing by itself: a worker of the tests above.

@@ -286,6 +286,23 @@ pub fn trash(
     })
 }
 
+/// Changes how the fileset of a mount compresses what it saves, if a change is given, and returns what is so then.
+pub fn compression(
+    (socket, fileset): (&Path, &str),
+    change: Option<String>,
+    patience: Duration,
+) -> io::Result<Result<String, Refusal>> {
+    let request = Request::Compression {
+        fileset: Some(fileset.to_owned()),
+        change,
+    };
+    let mut connection = Connection::open(socket, &request)?;
+    connection.answer(clock::now() + patience, |reply| match reply {
+        Reply::Compression { setting } => Some(setting),
+        _ => None,
+    })
+}
+
 /// A mount that answered.
 #[derive(Debug, Clone)]
 pub struct Found {

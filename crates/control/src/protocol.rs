@@ -68,6 +68,14 @@ pub enum Request {
         #[serde(flatten)]
         order: TrashOrder,
     },
+    /// How a fileset compresses what it saves, which may be changed: [`Reply::Compression`] or [`Reply::Refused`].
+    Compression {
+        /// The name of the fileset; the only one where it is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fileset: Option<String>,
+        /// What is to be so from now on; nothing for asking.
+        change: Option<String>,
+    },
     /// Quotas of a fileset to be listed, set or removed: [`Reply::Quotas`] until one says that there are no more, or
     /// [`Reply::Refused`].
     Quotas {
@@ -326,6 +334,11 @@ pub enum Reply {
     },
     /// What was done with the trash, or what is in it.
     Trash(TrashAnswer),
+    /// How a fileset compresses what it saves.
+    Compression {
+        /// In words: `none`, `lz4` or `zstd:LEVEL`.
+        setting: String,
+    },
     /// Some quotas: the file system's first, then by kind and number.
     Quotas {
         /// These.

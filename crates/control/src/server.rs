@@ -88,6 +88,10 @@ pub trait Daemon: Send + Sync + 'static {
     /// Carries an order about the trash of a fileset out. May block the thread.
     fn trash(&self, fileset: Option<&str>, order: &TrashOrder) -> Result<TrashAnswer, Refusal>;
 
+    /// Changes how a fileset compresses what it saves, if a change is given, and tells what is so then. May block the
+    /// thread.
+    fn compression(&self, fileset: Option<&str>, change: Option<&str>) -> Result<String, Refusal>;
+
     /// Makes a dump of a fileset, of which so many are kept then. Blocks the thread for as long as that takes.
     fn dump(&self, fileset: Option<&str>, keep: u64) -> Result<DumpItem, Refusal>;
 }
@@ -207,6 +211,16 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
         Ok(Request::Schedule { fileset, changes }) => {
             match run_blocking(|| duties.daemon.schedule(fileset.as_deref(), &changes)) {
                 Ok(keep) => Reply::Schedule { keep },
+                Err(refusal) => Reply::Refused(refusal),
+            }
+        }
+        Ok(Request::Compression { fileset, change }) => {
+            match run_blocking(|| {
+                duties
+                    .daemon
+                    .compression(fileset.as_deref(), change.as_deref())
+            }) {
+                Ok(setting) => Reply::Compression { setting },
                 Err(refusal) => Reply::Refused(refusal),
             }
         }

@@ -28,7 +28,7 @@ use crate::{
     data::{DATA, ObjectId, Spool, UNKNOWN_LENGTH},
     engine::{Engine, Reads, counter, query},
     errors::object_failure,
-    schema::{self, BLOCK_SIZE, Chunk, Entry, Node, ObjectUse, SNAPSHOTS, kind},
+    schema::{self, BLOCK_SIZE, Chunk, Entry, Node, ObjectUse, SNAPSHOTS, Share, kind},
 };
 
 pub use self::repair::{REPAIRS_MAX, Repair, apply, plan};
@@ -103,7 +103,7 @@ struct Seen {
 struct Survey {
     inodes: HashMap<u64, Seen>,
     /// As the keys say, and as the extents do.
-    objects: BTreeMap<ObjectId, (Option<ObjectUse>, u64)>,
+    objects: BTreeMap<ObjectId, (Option<ObjectUse>, Share)>,
     /// Lengths of objects of which no key but extents is.
     lengths: BTreeMap<ObjectId, u64>,
     garbage: BTreeMap<ObjectId, ()>,
@@ -111,6 +111,7 @@ struct Survey {
     quotas: Quotas,
     files: i64,
     bytes: i64,
+    spared: i64,
     unreadable: Vec<String>,
     misplaced: Vec<Misplaced>,
 }
@@ -146,6 +147,8 @@ impl Survey {
             schema::SCHEDULE => schema::Schedule::decode(value).map(drop)?,
             schema::FILES => self.files = counter(Some(value)),
             schema::BYTES => self.bytes = counter(Some(value)),
+            schema::SPARED => self.spared = counter(Some(value)),
+            schema::COMPRESSION => schema::Compression::decode(value).map(drop)?,
             [kind::MARKING, ..] => drop(schema::inode_in(key)?),
             [kind::USED | kind::QUOTA, ..] => self.quotas.look(key, value)?,
             [kind::OBJECT, ..] => {
@@ -231,12 +234,12 @@ impl Survey {
         for extent in &chunk.extents {
             let stored = &extent.stored;
             let (known, used) = self.objects.entry(stored.object).or_default();
-            *used += u64::from(extent.length);
+            *used += extent.share();
             if known.is_none() {
                 let length = u64::from(stored.object_length);
                 self.lengths.insert(stored.object, length);
             }
-            let fits_object = stored.offset.checked_add(stored.length);
+            let fits_object = stored.offset.checked_add(stored.stored_length());
             let fits_run = extent.skip.checked_add(extent.length);
             if fits_object.is_none_or(|end| end > stored.object_length)
                 || fits_run.is_none_or(|end| end > stored.length)
@@ -245,6 +248,10 @@ impl Survey {
             }
         }
         Ok(())
+    }
+
+    fn spared_by_extents(&self) -> i64 {
+        self.objects.values().map(|(_, used)| used.spared).sum()
     }
 
     fn report(&self) -> Report {
@@ -287,18 +294,13 @@ impl Survey {
             );
             report.add(text);
         }
-        for (object, (counted, used)) in &self.objects {
-            let counted = counted.map_or(0, |counted| counted.used);
-            if counted != *used {
-                report.add(format!(
-                    "{object}: {used} bytes are in use, {counted} are counted"
-                ));
-            }
-            if self.garbage.contains_key(object) {
-                report.add(format!("{object}: is to be deleted and in use"));
-            }
-            report.objects += 1;
+        if self.spared != self.spared_by_extents() {
+            let (there, counted) = (self.spared_by_extents(), self.spared);
+            report.add(format!(
+                "{counted} bytes are counted that compression spares, it spares {there}"
+            ));
         }
+        self.report_uses(&mut report);
         for wrong in self.quotas.wrong(&self.inodes) {
             report.add(wrong.to_string());
         }
@@ -306,6 +308,28 @@ impl Survey {
             report.add(text);
         }
         report
+    }
+
+    fn report_uses(&self, report: &mut Report) {
+        for (object, (counted, used)) in &self.objects {
+            let counted = counted.map_or(Share::default(), ObjectUse::share);
+            if counted.bytes != used.bytes {
+                let (used, counted) = (used.bytes, counted.bytes);
+                report.add(format!(
+                    "{object}: {used} bytes are in use, {counted} are counted"
+                ));
+            }
+            if counted.spared != used.spared {
+                let (used, counted) = (used.spared, counted.spared);
+                report.add(format!(
+                    "{object}: compression spares {used} bytes, {counted} are counted"
+                ));
+            }
+            if self.garbage.contains_key(object) {
+                report.add(format!("{object}: is to be deleted and in use"));
+            }
+            report.objects += 1;
+        }
     }
 }
 

@@ -6,17 +6,20 @@
 //! ```
 //!
 //! An object is written once, by one PUT, and never changed. Only then the metadata refers to it, by object, offset,
-//! length and checksums, so that one object can hold the runs of many files. `WRITER` is a random number of who had
+//! length and checksums, so that one object can hold the runs of many files. A run may be compressed, by itself. `WRITER` is a random number of who had
 //! the file system open and `NUMBER` counts its objects: two that write to one bucket, be it by mistake, never
 //! overwrite each other's. `NN` spreads the keys.
 
+mod compressor;
+mod grains;
 mod objects;
 mod pack;
 mod packer;
 mod spool;
 
+pub(crate) use grains::open;
 pub(crate) use objects::{Objects, Placed, Uncommitted, UnderWay, key, saved_extent};
-pub(crate) use pack::{Piece, checksums};
+pub(crate) use pack::Piece;
 pub(crate) use packer::Packer;
 pub use spool::Spool;
 pub(crate) use spool::{Due, UNKNOWN_LENGTH};

@@ -78,6 +78,7 @@ pub struct Garbage {
 /// What the metadata says of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
+    /// Files need so many of its bytes.
     Used(u64),
     /// No file needs it, and a snapshot does.
     Held,
@@ -254,7 +255,7 @@ pub(crate) fn standing(reads: &dyn Reads, object: ObjectId) -> FsResult<Standing
     if let Some(value) = reads.get(&schema::object(object))? {
         let known = ObjectUse::decode(&value)?;
         return Ok(match known.died {
-            0 => Standing::Used(known.used),
+            0 => Standing::Used(known.needed()),
             _ => Standing::Held,
         });
     }

@@ -14,6 +14,7 @@
 //! | [`check`] | whether all of it fits together |
 //! | [`garbage`] | objects that no file needs |
 //! | [`dumps`] | all keys in one stream of bytes, and from one engine into another |
+//! | [`compression`] | how what is saved is compressed |
 //! | [`quotas`] | what users, groups and directories may use |
 //! | [`snapshots`] | the tree as it was, and what is kept for that |
 //! | [`trash`] | removed files, for as long as they are kept |
@@ -26,6 +27,7 @@
 
 pub mod check;
 mod collector;
+pub mod compression;
 mod data;
 pub mod dumps;
 mod durability;

@@ -16,14 +16,16 @@
 //! | `R` inode, session | nothing: a session other than that holds a file without a name |
 //! | `A` inode | the locks of a file, with the sessions whose they are ([`FileLocks`]) |
 //! | `M` writer | the session that stores objects of this writer |
-//! | `B` object | its length, and how many of its bytes files refer to ([`ObjectUse`]) |
+//! | `B` object | its length, and how many bytes of files refer to it ([`ObjectUse`]) |
 //! | `G` object | nothing: no file refers to it any more, and it is to be deleted from the bucket |
 //! | `N` | a mark: the last inode that was given out |
 //! | `W` | a mark: how often leaked objects were deleted |
 //! | `Q` | how often it was brought to another engine: eight bytes, absent for never |
 //! | `J` | what is done by itself, and when it was done last ([`Schedule`]) |
+//! | `c` | how what is saved is compressed, if it is ([`Compression`]) |
 //! | `Z` | how far keys were brought here from elsewhere, until all are ([`crate::dumps`]) |
 //! | `U` `f`, `U` `b` | counters: files, and bytes that they occupy |
+//! | `U` `c` | a counter: of the bytes that files occupy, those that compression spares |
 //! | `U` whose, `f` or `b` | the same of those of a user, of a group or of a directory with all below it ([`Subject`]) |
 //! | `t` | for how many days removed files stay in the trash, if they come there |
 //! | `l` | that something is limited, and which files are counted to their owners ([`Quotas`]) |
@@ -42,6 +44,7 @@
 
 mod chunk;
 mod codec;
+mod compression;
 mod format;
 mod locks;
 mod node;
@@ -51,7 +54,9 @@ mod sessions;
 mod snapshot;
 mod trash;
 
-pub(crate) use chunk::{Chunk, Extent, FOLD_FIRST_AT, GRAIN, Stored, UseChange};
+pub(crate) use chunk::{Chunk, Extent, FOLD_FIRST_AT, GRAIN, Share, Stored, UseChange};
+pub use compression::Compression;
+pub(crate) use compression::{COMPRESSION, Frames};
 pub use format::{BLOCK_SIZE, FORMAT_VERSION, Format};
 pub(crate) use locks::{FileLocks, locks};
 pub(crate) use node::{Entry, Node, ObjectUse};
@@ -93,6 +98,8 @@ pub(crate) const GENERATION: &[u8] = b"Q";
 pub(crate) const FILES: &[u8] = b"Uf";
 /// The counter of bytes that files occupy.
 pub(crate) const BYTES: &[u8] = b"Ub";
+/// The counter of bytes that compression spares.
+pub(crate) const SPARED: &[u8] = b"Uc";
 
 /// The first bytes of keys by what they are of.
 pub(crate) mod kind {

@@ -14,6 +14,8 @@ pub struct Usage {
     pub files: u64,
     /// Bytes of files that were written, holes apart.
     pub bytes: u64,
+    /// Of these, bytes that the bucket lacks since they are compressed.
+    pub spared: u64,
 }
 
 /// How much is in the file system.
@@ -29,6 +31,7 @@ pub(crate) fn usage_of(reads: &dyn Reads) -> FsResult<Usage> {
     Ok(Usage {
         files: number(schema::FILES)?,
         bytes: number(schema::BYTES)?,
+        spared: number(schema::SPARED)?,
     })
 }
 

@@ -5,6 +5,7 @@
 //! of a change is told.
 
 mod attributes;
+mod compression;
 mod dumping;
 mod holding;
 mod listing;

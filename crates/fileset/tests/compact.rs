@@ -16,9 +16,12 @@ use std::{
 
 use bytes::Bytes;
 use penstock_base::{FsError, KIB, MIB, clock};
-use penstock_fileset::engine::{
-    Engine, EngineError, EngineResult, Operation, Query, Reads, Transaction, Visitor, query,
-    transact,
+use penstock_fileset::{
+    compression::Compression,
+    engine::{
+        Engine, EngineError, EngineResult, Operation, Query, Reads, Transaction, Visitor, query,
+        transact,
+    },
 };
 use penstock_object::{ErrorKind, Operation as Request};
 use penstock_object_testing::Fault;
@@ -135,7 +138,11 @@ fn count(value: &[u8]) -> usize {
     let (mut at, mut found) = (1, 0);
     while at < value.len() {
         let length = u32::from_le_bytes(value[at + 20..at + 24].try_into().unwrap());
-        at += 40 + 4 * length.div_ceil(128 << 10) as usize;
+        let grains = 4 * length.div_ceil(128 << 10) as usize;
+        at += 40 + grains;
+        if value[0] == 2 {
+            at += 1 + if value[at] == 0 { 0 } else { grains };
+        }
         found += 1;
     }
     found
@@ -250,7 +257,21 @@ async fn an_operation_that_no_record_should_hold_is_refused_and_changes_nothing(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_overwrites_leave_few_extents() {
+    random_overwrites(Place::new().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_overwrites_of_what_is_compressed_leave_few_extents() {
     let place = Place::new().await;
+    place
+        .volume
+        .set_compression(Compression::Lz4)
+        .await
+        .unwrap();
+    random_overwrites(place).await;
+}
+
+async fn random_overwrites(place: Place) {
     let (inode, handle, mut model) = written(&place, 2 * CHUNK).await;
     let pages: Vec<_> = scattered(2000, 2 * CHUNK / PAGE).collect();
     for (number, page) in pages.into_iter().enumerate() {
@@ -293,11 +314,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-async fn run_steps(steps: Vec<Step>, is_spooled: bool) {
+async fn run_steps(steps: Vec<Step>, (is_spooled, compression): (bool, Compression)) {
     let mut place = match is_spooled {
         true => Place::spooled().await,
         false => Place::new().await,
     };
+    place.volume.set_compression(compression).await.unwrap();
     let (inode, mut handle, mut model) = written(&place, 2 * CHUNK).await;
     for (number, step) in steps.into_iter().enumerate() {
         match step {
@@ -351,13 +373,18 @@ proptest! {
     fn folding_changes_no_byte_whatever_fails(
         steps in prop::collection::vec(step(), 1..30),
         is_spooled in prop::bool::ANY,
+        compression in prop_oneof![
+            Just(Compression::None),
+            Just(Compression::Lz4),
+            Just(Compression::Zstd(1)),
+        ],
     ) {
         tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .unwrap()
-            .block_on(run_steps(steps, is_spooled));
+            .block_on(run_steps(steps, (is_spooled, compression)));
     }
 }
 

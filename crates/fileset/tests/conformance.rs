@@ -9,6 +9,7 @@ use std::sync::Arc;
 use penstock_base::{BufferPool, MemoryBudget};
 use penstock_fileset::{
     FilesetVolume, Format, Spool,
+    compression::{self, Compression},
     engine::{EmbeddedEngine, EmbeddedSettings, Engine, MemoryEngine, MemorySession},
     trash,
 };
@@ -102,6 +103,19 @@ mod with_a_spool {
         let engine = EmbeddedEngine::open_behind(&settings, Some(spool.clone())).unwrap();
         let ground = over(Arc::new(engine), Some(spool)).await;
         ground.keeping(directory)
+    }
+
+    conformance_tests!(open);
+}
+
+mod compressed {
+    use super::*;
+
+    async fn open() -> Ground {
+        let engine = Arc::new(MemoryEngine::default());
+        let ground = over(engine.clone(), None).await;
+        compression::set(&*engine, Compression::Lz4).await.unwrap();
+        ground
     }
 
     conformance_tests!(open);

@@ -10,6 +10,7 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 use penstock_base::FsError;
 use penstock_fileset::{
     check::check_data,
+    compression::Compression,
     engine::query,
     garbage::{Sweep, collect_garbage},
     snapshots,
@@ -287,7 +288,7 @@ impl Bench {
     }
 }
 
-fn run(acts: &[Act], is_spooled: bool) {
+fn run(acts: &[Act], is_spooled: bool, compression: Compression) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -298,6 +299,7 @@ fn run(acts: &[Act], is_spooled: bool) {
             true => Place::spooled().await,
             false => Place::new().await,
         };
+        place.volume.set_compression(compression).await.unwrap();
         let mut bench = Bench {
             place,
             taken: 0,
@@ -312,8 +314,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn each_snapshot_is_the_tree_of_its_time(acts in acts(), is_spooled in any::<bool>()) {
-        run(&acts, is_spooled);
+    fn each_snapshot_is_the_tree_of_its_time(
+        acts in acts(),
+        is_spooled in any::<bool>(),
+        compression in prop_oneof![Just(Compression::None), Just(Compression::Lz4)],
+    ) {
+        run(&acts, is_spooled, compression);
     }
 }
 

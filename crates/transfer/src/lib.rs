@@ -2,6 +2,7 @@
 //!
 //! - [`Reader`]: reads of one version of one object, with read-ahead where access is sequential.
 //! - [`ExtentReader`]: the same of a file whose bytes lie in many objects.
+//! - [`Codec`]: how parts of an object may be compressed, which the readers of extents undo.
 //! - [`Writer`]: a sequential stream into one object, in one PUT or a multipart upload.
 //! - [`Appender`]: a sequential stream to the end of an appendable object.
 //! - [`staging`]: the write-back area, where files are written anywhere before they are saved.
@@ -15,6 +16,7 @@
 //! replace is only [`Store`], whose `get` fills whatever [`penstock_object::BodySink`] it is given.
 
 mod cache;
+mod codec;
 mod error;
 mod estimate;
 mod lock;
@@ -38,8 +40,9 @@ use penstock_object::{ETag, Key, PutOptions, Store};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub use cache::{CacheContents, CacheError, CacheSettings, DiskCache, KeepFree};
+pub use codec::{Codec, Decoder, Encoder, ZSTD_LEVELS};
 pub use error::{TransferError, TransferResult};
-pub use reader::{Extent, ExtentReader, FileRead, Grains, MapPart, Reader, Refused};
+pub use reader::{Extent, ExtentReader, FileRead, Frames, Grains, MapPart, Reader, Refused};
 pub use settings::TransferSettings;
 pub use writer::{Appender, Finished, WriteStart, Writer};
 

@@ -17,7 +17,8 @@
 //! block by block, and each block is let go when it was read. Every GET asks for the pinned ETag.
 //!
 //! All of this goes by offsets. Where the bytes lie is asked only when something has to be fetched (`source`): a part lies
-//! in one object, and what has checksums of its own is compared as it arrives, before anybody sees it (`grains`).
+//! in one object, and what has checksums of its own is compared as it arrives, before anybody sees it (`grains`); what is
+//! compressed is unpacked before that (`unpacking`).
 //!
 //! Memory: read-ahead takes only what is free at that moment and within the streams' share. A read
 //! that finds none free waits in line for exactly its own range and holds nothing meanwhile, so
@@ -37,6 +38,7 @@ mod share;
 mod source;
 mod state;
 mod stream;
+mod unpacking;
 mod window;
 
 use std::{
@@ -52,7 +54,7 @@ use penstock_base::{Payload, Reservation};
 use smallvec::SmallVec;
 
 pub use self::{
-    extent::{Extent, Grains},
+    extent::{Extent, Frames, Grains},
     extents::{ExtentReader, FileRead, MapPart, Refused},
 };
 pub(crate) use self::{habit::Habit, idle::Readers, share::ReadAhead};

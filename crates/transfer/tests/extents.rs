@@ -11,8 +11,8 @@ use futures_util::future::join_all;
 use penstock_base::{ChecksumKind, KIB, MIB, Payload, Summing, clock};
 use penstock_object::{ETag, ErrorKind, Operation, PutOptions, Store};
 use penstock_transfer::{
-    Extent, ExtentReader, FileRead, Grains, MapPart, ObjectVersion, Refused, TransferError,
-    TransferResult, TransferSettings,
+    Codec, Encoder, Extent, ExtentReader, FileRead, Frames, Grains, MapPart, ObjectVersion,
+    Refused, TransferError, TransferResult, TransferSettings,
 };
 use proptest::prelude::*;
 use support::{Bench, Fault, Network, TestStore, key, pattern};
@@ -35,6 +35,8 @@ struct Layout {
     objects: u64,
     /// Whether bytes have checksums.
     sealed: bool,
+    /// How runs with checksums are compressed.
+    codec: Option<Codec>,
 }
 
 impl Layout {
@@ -46,6 +48,7 @@ impl Layout {
             edition: 0,
             objects: 0,
             sealed: true,
+            codec: None,
         }
     }
 
@@ -83,10 +86,25 @@ impl Layout {
         for Run { range, before } in runs {
             self.clear(&range);
             let salt = self.objects * 7919;
-            let bytes = pattern(range.start + salt..range.end + salt);
+            let mut bytes = pattern(range.start + salt..range.end + salt);
+            if self.codec.is_some() {
+                // All but every fourth 256 KiB become smaller.
+                let pages = bytes.chunks_mut(4096).enumerate();
+                let plain = pages.filter(|(page, _)| page % 2 == 0 && page / 64 % 4 != 3);
+                plain.for_each(|(_, page)| page.fill(salt as u8));
+            }
             content.extend(vec![0xee; before as usize]);
-            places.push((range.clone(), content.len() as u64));
-            content.extend(&bytes);
+            let at = content.len() as u64;
+            let (stored, frames) = self.packed(&bytes);
+            let run = at..at + (range.end - range.start);
+            let grains = Grains {
+                run,
+                size: GRAIN,
+                checksums: bytes.chunks(GRAIN as usize).map(sum).collect(),
+                frames,
+            };
+            places.push((range.clone(), grains));
+            content.extend(&stored);
             self.bytes[range.start as usize..range.end as usize].copy_from_slice(&bytes);
         }
         let object = Arc::new(ObjectVersion {
@@ -94,23 +112,32 @@ impl Layout {
             etag: ETag::new(""),
             size: content.len() as u64,
         });
-        for (range, at) in places {
-            let run = at..at + (range.end - range.start);
-            let bytes = &content[run.start as usize..run.end as usize];
-            let grains = Grains {
-                run,
-                size: GRAIN,
-                checksums: bytes.chunks(GRAIN as usize).map(sum).collect(),
-            };
+        for (range, grains) in places {
             self.extents.push(Extent {
                 range,
                 object: Arc::clone(&object),
-                at,
+                at: grains.run.start,
                 grains: self.sealed.then_some(grains),
             });
         }
         self.extents.sort_by_key(|extent| extent.range.start);
         self.put(&name, content).await;
+    }
+
+    /// What is stored of a run, and the frames it consists of if they are compressed.
+    fn packed(&self, bytes: &[u8]) -> (Vec<u8>, Option<Frames>) {
+        let Some(codec) = self.codec.filter(|_| self.sealed) else {
+            return (bytes.to_vec(), None);
+        };
+        let mut encoder = match codec {
+            Codec::Lz4 => Encoder::lz4(),
+            Codec::Zstd => Encoder::zstd(1).expect("memory"),
+        };
+        let grains = bytes.chunks(GRAIN as usize);
+        let frames = grains.map(|grain| encoder.encode(grain).unwrap_or(grain).to_vec());
+        let frames: Vec<_> = frames.collect();
+        let lengths = frames.iter().map(|frame| frame.len() as u32).collect();
+        (frames.concat(), Some(Frames { codec, lengths }))
     }
 
     async fn put(&self, name: &str, content: Vec<u8>) {
@@ -245,6 +272,39 @@ async fn random_reads_fetch_the_grains_that_they_touch() {
         .check(&reader, 61 * MIB + 64 * KIB..61 * MIB + 65 * KIB)
         .await;
     assert_eq!(layout.bench.store.gets(), expected);
+}
+
+#[tokio::test]
+async fn random_reads_of_compressed_runs_fetch_the_frames_that_they_touch() {
+    for codec in [Codec::Lz4, Codec::Zstd] {
+        let mut layout = Layout::new(Bench::plain(), 64 * MIB);
+        layout.codec = Some(codec);
+        for start in (0..64 * MIB).step_by(CHUNK as usize) {
+            let range = start..start + CHUNK;
+            layout.store(vec![Run { range, before: 5 }]).await;
+        }
+        let reader = layout.bench.transfer.extent_reader();
+        let mut expected = Vec::new();
+        for place in [50 * MIB, 7 * MIB + 5, 30 * MIB - 10, 61 * MIB] {
+            layout.check(&reader, place..place + 4 * KIB).await;
+            let extent = layout.extents.iter();
+            let mut extent = extent.filter(|extent| extent.range.contains(&place));
+            let grains = extent.next().and_then(|extent| extent.grains.as_ref());
+            let lengths = &grains.and_then(|grains| grains.frames.as_ref());
+            let lengths = &lengths.expect("compressed").lengths[..];
+            let ends = lengths.iter().scan(5, |at, length| {
+                *at += u64::from(*length);
+                Some(*at)
+            });
+            let ends: Vec<_> = ends.collect();
+            let first = (place % CHUNK / GRAIN) as usize;
+            let last = ((place + 4 * KIB - 1) % CHUNK / GRAIN) as usize;
+            let start = first.checked_sub(1).map_or(5, |before| ends[before]);
+            expected.push(start..ends[last]);
+        }
+        assert!(expected.iter().any(|range| range.end - range.start < GRAIN));
+        assert_eq!(layout.bench.store.gets(), expected);
+    }
 }
 
 /// A program that reads pages of a file here and there comes back to grains that it has read of.
@@ -397,6 +457,33 @@ async fn damaged_bytes_are_never_shown_and_the_others_are() {
 }
 
 #[tokio::test]
+async fn damaged_frames_are_never_shown_and_the_others_are() {
+    for codec in [Codec::Lz4, Codec::Zstd] {
+        let mut layout = Layout::new(Bench::plain(), 2 * MIB);
+        layout.codec = Some(codec);
+        let range = 0..2 * MIB;
+        layout.store(vec![Run { range, before: 0 }]).await;
+        let (mut stored, frames) = layout.packed(&layout.bytes);
+        let lengths = frames.expect("compressed").lengths;
+        let before: u32 = lengths[..5].iter().sum();
+        // In the midst of the sixth grain, which then is no frame or becomes something else.
+        stored[(before + lengths[5] / 2) as usize] ^= 0x55;
+        layout.put("object-1", stored).await;
+        let reader = layout.bench.transfer.extent_reader();
+        for start in (0..2 * MIB).step_by(64 << 10) {
+            let range = start..start + 64 * KIB;
+            let read = layout.read(&reader, range.clone()).await;
+            if start / GRAIN == 5 {
+                assert_eq!(support::kind(read), ErrorKind::ChecksumMismatch);
+            } else {
+                let expected = &layout.bytes[range.start as usize..range.end as usize];
+                assert!(read.expect("read").to_vec() == expected);
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_lies_where_it_lay_is_kept_and_what_was_overwritten_is_not() {
     let mut layout = Layout::written(Bench::plain(), 16 * MIB).await;
     let reader = layout.bench.transfer.extent_reader();
@@ -533,10 +620,16 @@ fn runs(size: u64, wanted: Vec<(u64, u64, u64)>) -> Vec<Run> {
     runs
 }
 
-async fn run_steps(size: u64, steps: Vec<Step>, memory: u64, sealed: bool) {
+async fn run_steps(
+    size: u64,
+    steps: Vec<Step>,
+    memory: u64,
+    (sealed, codec): (bool, Option<Codec>),
+) {
     let bench = slow(Duration::from_millis(3), memory);
     let mut layout = Layout::new(bench, size);
     layout.sealed = sealed;
+    layout.codec = codec;
     let reader = layout.bench.transfer.extent_reader();
     let mut positions = [0, size / 3, size / 2];
     for step in steps {
@@ -583,13 +676,14 @@ proptest! {
         steps in prop::collection::vec(step(24 * MIB), 1..50),
         memory in prop_oneof![Just(8 * MIB), Just(16 * MIB), Just(256 * MIB)],
         sealed in any::<bool>(),
+        codec in prop::option::of(prop_oneof![Just(Codec::Lz4), Just(Codec::Zstd)]),
     ) {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .start_paused(true)
             .build()
             .expect("built")
-            .block_on(run_steps(size, steps, memory, sealed));
+            .block_on(run_steps(size, steps, memory, (sealed, codec)));
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use super::{Chance, is_passing, timed};
 use crate::{
-    data::noise,
+    data::{lines, noise},
     system::{self, Errno, SystemResult},
 };
 
@@ -28,7 +28,7 @@ const LARGE: usize = 20_000_000;
 /// How much is remembered of what was done.
 const HISTORY: usize = 400;
 
-/// What a file holds: pieces of noise, each a seed and a length.
+/// What a file holds: pieces, each a seed and a length.
 type Content = Vec<(u64, usize)>;
 
 /// See [the module](self).
@@ -218,9 +218,7 @@ impl Shadow {
         let sync = self.chance.below(2) == 0;
         let path = self.folder.join(name);
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
-        let written = timed(name, || {
-            write_file(&path, flags, &noise(piece.0, piece.1), sync)
-        });
+        let written = timed(name, || write_file(&path, flags, &written(piece), sync));
         self.settle(name, Some(vec![piece]), written);
     }
 
@@ -234,9 +232,7 @@ impl Shadow {
         }
         let path = self.folder.join(name);
         let flags = libc::O_WRONLY | libc::O_APPEND;
-        let written = timed(name, || {
-            write_file(&path, flags, &noise(piece.0, piece.1), false)
-        });
+        let written = timed(name, || write_file(&path, flags, &written(piece), false));
         content.push(piece);
         self.settle(name, Some(content), written);
     }
@@ -388,8 +384,16 @@ fn length(content: &Content) -> usize {
 }
 
 fn bytes(content: &Content) -> Vec<u8> {
-    let pieces = content.iter().map(|(seed, length)| noise(*seed, *length));
+    let pieces = content.iter().map(|piece| written(*piece));
     pieces.collect::<Vec<_>>().concat()
+}
+
+/// The bytes of a piece, which can be compressed or not.
+fn written((seed, length): (u64, usize)) -> Vec<u8> {
+    match seed % 2 {
+        0 => lines(seed, length),
+        _ => noise(seed, length),
+    }
 }
 
 /// Opens, writes, closes, and returns the first error of any of them.

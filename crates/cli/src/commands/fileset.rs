@@ -1,7 +1,8 @@
-//! `penstock fileset create|attach|list|info|check|gc|snapshot|quota|trash|schedule|sessions|dump|load|move|rekey|destroy`: the life of a file system.
+//! `penstock fileset create|attach|list|info|check|gc|snapshot|quota|compression|trash|schedule|sessions|dump|load|move|rekey|destroy`: the life of a file system.
 
 mod attach;
 mod check;
+pub(crate) mod compression;
 mod create;
 mod destroy;
 pub(crate) mod dump;
@@ -71,6 +72,7 @@ pub(crate) fn command() -> Command {
         .subcommand(snapshot::command())
         .subcommand(quota::command())
         .subcommand(trash::command())
+        .subcommand(compression::command())
         .subcommand(schedule::command())
         .subcommand(sessions::command())
         .subcommand(dump::command())
@@ -91,6 +93,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         Some(("snapshot", matches)) => snapshot::run(matches, environment),
         Some(("quota", matches)) => quota::run(matches, environment),
         Some(("trash", matches)) => trash::run(matches, environment),
+        Some(("compression", matches)) => compression::run(matches, environment),
         Some(("schedule", matches)) => schedule::run(matches, environment),
         Some(("sessions", matches)) => sessions::run(matches, environment),
         Some(("dump", matches)) => dump::run(matches, environment),

@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 
 use super::{Plan, stage::Stage};
 use crate::{
-    commands::fileset::{dump, quota, schedule, snapshot, trash},
+    commands::fileset::{compression, dump, quota, schedule, snapshot, trash},
     control::{
         DumpItem, Memory, Metric, QuotaItem, QuotaOrder, Refusal, SnapshotItem, SnapshotOrder,
         Status, TrashAnswer, TrashOrder, Unsaved, UnsavedItem, UnsavedKind, protocol::Dropped,
@@ -215,6 +215,13 @@ impl server::Daemon for Answers {
     fn trash(&self, fileset: Option<&str>, order: &TrashOrder) -> Result<TrashAnswer, Refusal> {
         let done = Handle::current().block_on(trash::ordered(&**self.fileset(fileset)?, order));
         done.map_err(|error| refused(&error, trash::refusal(order, &error)))
+    }
+
+    fn compression(&self, fileset: Option<&str>, change: Option<&str>) -> Result<String, Refusal> {
+        let done =
+            Handle::current().block_on(compression::ordered(&**self.fileset(fileset)?, change));
+        done.map(|setting| setting.to_string())
+            .map_err(|error| refused(&error, compression::refusal(&error)))
     }
 
     fn dump(&self, fileset: Option<&str>, keep: u64) -> Result<DumpItem, Refusal> {

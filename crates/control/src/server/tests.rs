@@ -80,6 +80,16 @@ impl Daemon for Fixed {
         }
     }
 
+    fn compression(&self, _: Option<&str>, change: Option<&str>) -> Result<String, Refusal> {
+        match change {
+            Some("gzip") => Err(Refusal {
+                cause: "there is no such compression".to_owned(),
+                remedy: String::new(),
+            }),
+            change => Ok(change.unwrap_or("none").to_owned()),
+        }
+    }
+
     fn trash(&self, _: Option<&str>, order: &TrashOrder) -> Result<TrashAnswer, Refusal> {
         match order {
             TrashOrder::Restore { entry, target } => Ok(TrashAnswer::Restored {
@@ -358,7 +368,8 @@ async fn a_dump_is_made_and_refused() {
 async fn the_trash_is_asked_and_refused() {
     let bed = Bed::new();
     let (_server, _orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
-    let ask = |order| client::trash((&bed.socket(), "home"), order, CLIENT_DEADLINE).expect("answered");
+    let ask =
+        |order| client::trash((&bed.socket(), "home"), order, CLIENT_DEADLINE).expect("answered");
     let order = TrashOrder::Restore {
         entry: "1-2-a".to_owned(),
         target: Some("/b".to_owned()),
@@ -378,6 +389,20 @@ async fn a_schedule_is_set_and_refused() {
     assert_eq!(ask(daily.clone()).expect("answered"), Ok(daily));
     let refused = ask(BTreeMap::new()).expect("answered");
     assert_eq!(refused.expect_err("none").cause, "there is no schedule");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn compression_is_asked_for_set_and_refused() {
+    let bed = Bed::new();
+    let (_server, _orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
+    let ask = |change: Option<&str>| {
+        let change = change.map(str::to_owned);
+        client::compression((&bed.socket(), "home"), change, CLIENT_DEADLINE).expect("answered")
+    };
+    assert_eq!(ask(None), Ok("none".to_owned()));
+    assert_eq!(ask(Some("zstd:5")), Ok("zstd:5".to_owned()));
+    let refused = ask(Some("gzip")).expect_err("none");
+    assert_eq!(refused.cause, "there is no such compression");
 }
 
 #[tokio::test(flavor = "multi_thread")]

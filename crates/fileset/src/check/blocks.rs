@@ -12,13 +12,13 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use penstock_base::{FsError, FsResult};
+use penstock_base::{FsError, FsResult, run_blocking};
 use penstock_transfer::Transfer;
 use penstock_vfs::Inode;
 
 use super::Report;
 use crate::{
-    data::{ObjectId, Objects, checksums},
+    data::{ObjectId, Objects, open},
     engine::{Engine, Reads, query},
     schema::{self, Chunk, Stored, kind},
 };
@@ -101,20 +101,14 @@ fn chunk_of(key: &[u8], value: &Bytes) -> FsResult<Option<(Inode, Chunk)>> {
 
 /// Compares runs of one object, and returns how many bytes that were and what is wrong.
 async fn check_object(objects: &Objects, runs: &[(Inode, Stored)]) -> FsResult<(u64, Vec<String>)> {
+    let lies = |run: &Stored| run.lies(&(0..run.checksums.len()));
     let start = runs.iter().map(|(_, run)| run.offset).min().unwrap_or(0);
-    let end = runs
-        .iter()
-        .map(|(_, run)| run.offset.saturating_add(run.length));
-    let end = end.max().unwrap_or(0);
+    let end = runs.iter().filter_map(|(_, run)| Some(lies(run)?.end));
+    let end = end.max().unwrap_or(start);
     let Some((_, first)) = runs.first() else {
         return Ok((0, Vec::new()));
     };
-    let all = Stored {
-        offset: start,
-        length: end - start,
-        ..first.clone()
-    };
-    let payload = match objects.fetch(&all, 0..all.length).await {
+    let payload = match objects.fetch(first, start..end).await {
         Ok(payload) => payload,
         Err(FsError::Corrupt(cause)) => {
             let lost = runs
@@ -124,14 +118,35 @@ async fn check_object(objects: &Objects, runs: &[(Inode, Stored)]) -> FsResult<(
         }
         Err(error) => return Err(error),
     };
-    let damaged = runs.iter().filter(|(_, run)| {
-        let at = u64::from(run.offset - start);
-        let bytes = payload.slice(&(at..at + u64::from(run.length)));
-        checksums(bytes.slices().iter()) != run.checksums
-    });
-    let findings = damaged.map(|(inode, run)| {
-        let (inode, object) = (inode.0, run.object);
+    let is_right = |run: &Stored| {
+        let lies = lies(run).unwrap_or(start..start);
+        let bytes = u64::from(lies.start - start)..u64::from(lies.end - start);
+        open(
+            run,
+            0..run.checksums.len(),
+            &payload.slice(&bytes),
+            &mut |_| (),
+        )
+    };
+    let damaged = run_blocking(|| damaged(runs, is_right));
+    let findings = damaged.into_iter().map(|(inode, object)| {
+        let inode = inode.0;
         format!("inode {inode}: bytes of {object} in the bucket are not those that were written")
     });
-    Ok((u64::from(all.length), findings.collect()))
+    Ok((u64::from(end - start), findings.collect()))
+}
+
+/// Which files refer to runs that are not right. A run to which many parts of files refer is looked at once.
+fn damaged(runs: &[(Inode, Stored)], is_right: impl Fn(&Stored) -> bool) -> Vec<(Inode, ObjectId)> {
+    let mut known: Vec<(&Stored, bool)> = Vec::new();
+    let mut runs: Vec<_> = runs.iter().collect();
+    runs.sort_by_key(|(_, run)| run.offset);
+    let damaged = runs.into_iter().filter(|(_, run)| match known.last() {
+        Some((last, is_right)) if *last == run => !is_right,
+        _ => {
+            known.push((run, is_right(run)));
+            known.last().is_some_and(|(_, is_right)| !is_right)
+        }
+    });
+    damaged.map(|(inode, run)| (*inode, run.object)).collect()
 }

@@ -8,7 +8,7 @@ use penstock_base::FsResult;
 use crate::{
     data::ObjectId,
     engine::{counter, mark},
-    schema::{self, Chunk, ObjectUse, SnapshotRecord, kind},
+    schema::{self, Chunk, ObjectUse, Share, SnapshotRecord, kind},
     snapshots::is_needed,
 };
 
@@ -73,7 +73,7 @@ impl Snapshots {
     /// What is wrong. Keys were looked at in their order, but objects come before those.
     pub(super) fn problems(
         &self,
-        objects: &BTreeMap<ObjectId, (Option<ObjectUse>, u64)>,
+        objects: &BTreeMap<ObjectId, (Option<ObjectUse>, Share)>,
     ) -> Vec<String> {
         let mut problems = self.wrong_names();
         let known = |object: &ObjectId| objects.get(object).and_then(|(known, _)| *known);

@@ -19,10 +19,11 @@ use std::{
 
 use penstock_base::{FsError, FsResult, Mutex, Payload, random, run_blocking};
 use penstock_object::{DELETE_MANY_MAX, ETag, Key, PutOptions};
-use penstock_transfer::{Grains, ObjectVersion, Transfer};
+use penstock_transfer::{Frames, Grains, ObjectVersion, Transfer};
 
 use super::{
     ObjectId, Spool,
+    compressor::Compressor,
     pack::{Pack, Run},
     spool::UNKNOWN_LENGTH,
 };
@@ -84,6 +85,7 @@ pub(crate) struct Objects {
     transfer: Arc<Transfer>,
     /// Where small runs wait for the bucket, if they do.
     spool: Option<Arc<Spool>>,
+    compressor: Compressor,
     writer: u64,
     last: AtomicU64,
     held: Held,
@@ -98,6 +100,7 @@ impl Objects {
     /// The same, with a spool through which `transfer` reads.
     pub(crate) fn with_spool(transfer: Arc<Transfer>, spool: Option<Arc<Spool>>) -> Self {
         Self {
+            compressor: Compressor::new(transfer.pool().budget()),
             transfer,
             spool,
             writer: random::number(),
@@ -106,10 +109,11 @@ impl Objects {
         }
     }
 
-    /// Stores a pack as an object, and returns where its runs are.
-    pub(super) async fn put(&self, pack: &Pack) -> FsResult<Vec<Placed>> {
+    /// Stores runs as an object, and returns where they are.
+    pub(super) async fn put(&self, runs: &[Run]) -> FsResult<Vec<Placed>> {
+        let (packed, _memory) = self.compressor.pack(runs).await;
+        let pack = Pack::new(packed);
         let object = self.new_object();
-        // Summed up before they are sent: what happens to them on the way is noticed.
         let extents = pack.extents(object.object);
         let store = self.transfer.store();
         store
@@ -131,7 +135,13 @@ impl Objects {
         spool: &Spool,
         (run, patience): (&Run, Duration),
     ) -> FsResult<Placed> {
-        let wanted = (run.length() as u32, patience);
+        // Who waits for the bucket holds no memory for frames.
+        spool.room(run.length(), patience).await?;
+        let (packed, _memory) = self.compressor.pack(std::slice::from_ref(run)).await;
+        let [run] = &packed[..] else {
+            return Err(FsError::Io("a run was lost".to_owned()));
+        };
+        let wanted = (run.stored_length(), patience);
         let mut slot = spool.take(wanted, || self.new_id()).await?;
         // Before the slot goes: from then on the object can be uploaded, unless somebody holds it.
         let object = self.hold(slot.object);
@@ -192,14 +202,14 @@ impl Objects {
         self.uncommitted().held
     }
 
-    /// Receives a range of a run, counted from the beginning of the run.
+    /// Receives a range of the object that has a run.
     pub(crate) async fn fetch(
         &self,
         stored: &Stored,
         range: std::ops::Range<u32>,
     ) -> FsResult<Payload> {
         let version = version(stored)?;
-        let start = u64::from(stored.offset) + u64::from(range.start);
+        let start = u64::from(range.start);
         let length = u64::from(range.end - range.start);
         let memory = self.transfer.read_memory(Transfer::cost(length)).await;
         let memory = memory.map_err(|error| transfer_failure(&error))?;
@@ -257,6 +267,10 @@ pub(crate) fn saved_extent(offset: u64, extent: &Extent) -> FsResult<penstock_tr
             run: run..run + u64::from(stored.length),
             size: u64::from(GRAIN),
             checksums: stored.checksums.as_slice().into(),
+            frames: stored.frames.as_ref().map(|frames| Frames {
+                codec: frames.codec,
+                lengths: frames.lengths.as_slice().into(),
+            }),
         }),
     })
 }

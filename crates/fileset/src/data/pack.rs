@@ -1,11 +1,11 @@
 //! What is to be stored: runs of bytes, and the object that some of them make.
 
 use bytes::Bytes;
-use penstock_base::{ChecksumKind, Payload, Summing};
+use penstock_base::Payload;
 
-use crate::schema::{BLOCK_SIZE, Extent, GRAIN, Stored};
+use crate::schema::{BLOCK_SIZE, Compression, Extent, Frames, Stored};
 
-use super::ObjectId;
+use super::{ObjectId, grains::checksums};
 
 /// Bytes that were written to a file, in one piece.
 #[derive(Debug, Clone)]
@@ -21,6 +21,8 @@ pub(super) struct Run {
     at: u32,
     bytes: Vec<Bytes>,
     length: u32,
+    /// How it is to be compressed.
+    pub(super) compression: Compression,
 }
 
 impl Run {
@@ -28,11 +30,79 @@ impl Run {
         u64::from(self.length)
     }
 
+    pub(super) fn payload(&self) -> Payload {
+        joined(&self.bytes)
+    }
+}
+
+fn joined<'a>(bytes: impl IntoIterator<Item = &'a Bytes>) -> Payload {
+    let mut payload = Payload::new();
+    let bytes = bytes.into_iter();
+    bytes.for_each(|bytes| payload.push(bytes.clone()));
+    payload
+}
+
+/// A run as it lies in an object. Its sums were made before it is sent: what happens to it on the way is noticed.
+#[derive(Debug)]
+pub(super) struct Packed {
+    chunk: u64,
+    at: u32,
+    /// Plain bytes.
+    length: u32,
+    checksums: Vec<u32>,
+    frames: Option<Frames>,
+    /// What is stored.
+    bytes: Vec<Bytes>,
+}
+
+impl Packed {
+    pub(super) fn plain(run: &Run) -> Self {
+        Self {
+            chunk: run.chunk,
+            at: run.at,
+            length: run.length,
+            checksums: checksums(run.bytes.iter()),
+            frames: None,
+            bytes: run.bytes.clone(),
+        }
+    }
+
+    /// A run with its frames, and the bytes of these.
+    pub(super) fn compressed(run: &Run, (frames, bytes): (Frames, Vec<Bytes>)) -> Self {
+        Self {
+            frames: Some(frames),
+            bytes,
+            ..Self::plain(run)
+        }
+    }
+
+    pub(super) fn chunk(&self) -> u64 {
+        self.chunk
+    }
+
+    /// Bytes that it takes in the object.
+    pub(super) fn stored_length(&self) -> u32 {
+        let lengths = self.bytes.iter().map(Bytes::len);
+        lengths.sum::<usize>() as u32
+    }
+
+    /// Bytes that are there beside those of the run.
+    pub(super) fn frame_bytes(&self) -> u64 {
+        self.frames
+            .as_ref()
+            .map_or(0, |_| u64::from(self.stored_length()))
+    }
+
     pub(super) fn slices(&self) -> &[Bytes] {
         &self.bytes
     }
 
-    /// What is in its chunk once `object`, of so many bytes, holds its bytes from `offset` on.
+    #[cfg(test)]
+    pub(super) fn payload(&self) -> Payload {
+        joined(&self.bytes)
+    }
+
+    /// What is in its chunk once `object`, of so many bytes, holds it from `offset` on.
     pub(super) fn extent(&self, (object, object_length): (ObjectId, u32), offset: u32) -> Extent {
         Extent {
             at: self.at,
@@ -43,25 +113,22 @@ impl Run {
                 object_length,
                 offset,
                 length: self.length,
-                checksums: checksums(self.bytes.iter()),
+                checksums: self.checksums.clone(),
+                frames: self.frames.clone(),
             },
         }
-    }
-
-    pub(super) fn chunk(&self) -> u64 {
-        self.chunk
     }
 }
 
 /// What goes into one object.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pack {
-    runs: Vec<Run>,
+    runs: Vec<Packed>,
     length: u32,
 }
 
 /// Joins pieces that follow each other within a chunk, and cuts those that reach over its end.
-pub(super) fn runs(pieces: Vec<Piece>) -> Vec<Run> {
+pub(super) fn runs(pieces: Vec<Piece>, compression: Compression) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for Piece {
         mut offset,
@@ -85,6 +152,7 @@ pub(super) fn runs(pieces: Vec<Piece>) -> Vec<Run> {
                     at,
                     bytes: vec![part],
                     length,
+                    compression,
                 }),
             }
         }
@@ -93,17 +161,14 @@ pub(super) fn runs(pieces: Vec<Piece>) -> Vec<Run> {
 }
 
 impl Pack {
-    pub(super) fn push(&mut self, run: Run) {
-        self.length += run.length;
-        self.runs.push(run);
+    pub(super) fn new(runs: Vec<Packed>) -> Self {
+        let length = runs.iter().map(Packed::stored_length).sum();
+        Self { runs, length }
     }
 
     /// All bytes.
     pub(super) fn payload(&self) -> Payload {
-        let mut payload = Payload::new();
-        let bytes = self.runs.iter().flat_map(|run| &run.bytes);
-        bytes.for_each(|bytes| payload.push(bytes.clone()));
-        payload
+        joined(self.runs.iter().flat_map(|run| &run.bytes))
     }
 
     /// What is in which chunk, run by run, once `object` holds the bytes.
@@ -111,34 +176,11 @@ impl Pack {
         let mut offset = 0;
         let extents = self.runs.iter().map(|run| {
             let extent = run.extent((object, self.length), offset);
-            offset += run.length;
+            offset += run.stored_length();
             (run.chunk, extent)
         });
         extents.collect()
     }
-}
-
-/// The checksum of each grain.
-pub(crate) fn checksums<'a>(slices: impl Iterator<Item = &'a Bytes>) -> Vec<u32> {
-    let mut summing = Summing::new(ChecksumKind::Crc32c);
-    let (mut sums, mut filled) = (Vec::new(), 0);
-    for slice in slices {
-        let mut rest = &slice[..];
-        while !rest.is_empty() {
-            let (now, later) = rest.split_at(rest.len().min(GRAIN as usize - filled));
-            summing.add(now);
-            filled += now.len();
-            rest = later;
-            if filled == GRAIN as usize {
-                sums.push(summing.take().value() as u32);
-                filled = 0;
-            }
-        }
-    }
-    if filled > 0 {
-        sums.push(summing.take().value() as u32);
-    }
-    sums
 }
 
 #[cfg(test)]
@@ -160,9 +202,9 @@ mod tests {
 
     #[test]
     fn runs_lie_one_behind_the_other() {
-        let mut pack = Pack::default();
         let pieces = vec![piece(0, 10), piece(10, 5), piece(BLOCK_SIZE * 3, 7)];
-        runs(pieces).into_iter().for_each(|run| pack.push(run));
+        let runs = runs(pieces, Compression::None);
+        let pack = Pack::new(runs.iter().map(Packed::plain).collect());
         let extents = pack.extents(ID);
         let places = extents
             .iter()
@@ -174,21 +216,11 @@ mod tests {
     #[test]
     fn pieces_are_cut_at_the_ends_of_chunks() {
         let half = BLOCK_SIZE / 2;
-        let cut = runs(vec![piece(half, 2 * BLOCK_SIZE as usize)]);
+        let cut = runs(
+            vec![piece(half, 2 * BLOCK_SIZE as usize)],
+            Compression::None,
+        );
         let lengths: Vec<_> = cut.iter().map(Run::length).collect();
         assert_eq!(lengths, [half, BLOCK_SIZE, half]);
-    }
-
-    #[test]
-    fn the_sums_do_not_depend_on_how_the_bytes_came() {
-        let whole = piece(0, GRAIN as usize * 2 + 3).bytes;
-        let sums = checksums([&whole].into_iter());
-        assert_eq!(sums.len(), 3);
-        let slices = [
-            whole.slice(..5),
-            whole.slice(5..200_000),
-            whole.slice(200_000..),
-        ];
-        assert_eq!(checksums(slices.iter()), sums);
     }
 }

@@ -12,6 +12,7 @@
 //! when the last pack is stored, in as few requests as 4 MiB each allow. Waiting longer than [`GATHER`] would cost
 //! more than a request does: then more packs go out beside the first. Each save is told of its own runs, and makes
 //! its own operation: one that fails there takes no other along. A pack that cannot be stored fails all that is in it.
+//! Runs are counted with their plain bytes: they are compressed when their turn has come (`compressor.rs`).
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -24,10 +25,10 @@ use tokio::sync::oneshot;
 
 use super::{
     Objects, Piece, Placed,
-    pack::{Pack, Run, runs},
+    pack::{Run, runs},
     spool::ROOM_WAIT,
 };
-use crate::schema::BLOCK_SIZE;
+use crate::schema::{BLOCK_SIZE, Compression};
 
 /// PUTs of one file system under way at once.
 const PUTS_MAX: usize = 16;
@@ -166,9 +167,13 @@ impl Packer {
         })
     }
 
-    /// Stores pieces, which are in order and do not overlap, and returns where they are.
-    pub(crate) async fn store(self: &Arc<Self>, pieces: Vec<Piece>) -> FsResult<Vec<Placed>> {
-        let (mut placed, runs) = self.spooled(runs(pieces)).await;
+    /// Stores pieces, which are in order and do not overlap, compressed so, and returns where they are.
+    pub(crate) async fn store(
+        self: &Arc<Self>,
+        pieces: Vec<Piece>,
+        compression: Compression,
+    ) -> FsResult<Vec<Placed>> {
+        let (mut placed, runs) = self.spooled(runs(pieces, compression)).await;
         placed.extend(self.put(runs).await?);
         Ok(placed)
     }
@@ -254,13 +259,10 @@ impl Packer {
 
 /// Stores runs in one object and tells who waits for them.
 async fn put(under_way: UnderWay, waiting: Vec<Waiting>) {
-    let (mut pack, mut told) = (Pack::default(), Vec::with_capacity(waiting.len()));
-    for one in waiting {
-        pack.push(one.run);
-        told.push(one.told);
-    }
+    let waiting = waiting.into_iter().map(|one| (one.run, one.told));
+    let (runs, told): (Vec<_>, Vec<_>) = waiting.unzip();
     // Who does not wait any more has no use for the answer.
-    match under_way.packer.objects.put(&pack).await {
+    match under_way.packer.objects.put(&runs).await {
         Ok(placed) => {
             let answers = told.into_iter().zip(placed);
             answers.for_each(|(told, placed)| drop(told.send(Ok(placed))));
@@ -278,7 +280,7 @@ mod tests {
 
     fn waiting(length: usize, since: Instant) -> Waiting {
         let bytes = vec![0; length].into();
-        let mut run = runs(vec![Piece { offset: 0, bytes }]);
+        let mut run = runs(vec![Piece { offset: 0, bytes }], Compression::None);
         Waiting {
             run: run.remove(0),
             since,

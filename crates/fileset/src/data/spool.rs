@@ -50,10 +50,7 @@ use tokio::sync::{Notify, watch};
 
 use self::state::State;
 pub(crate) use self::state::Untold;
-use super::{
-    ObjectId,
-    pack::{Run, checksums},
-};
+use super::{ObjectId, grains, pack::Packed};
 use crate::{
     engine::Barrier,
     schema::{Chunk, Stored, kind},
@@ -112,7 +109,7 @@ pub(super) struct Slot<'a> {
 
 impl Slot<'_> {
     /// Writes the run. Blocks on the disk.
-    pub(super) fn write(&mut self, run: &Run) -> io::Result<()> {
+    pub(super) fn write(&mut self, run: &Packed) -> io::Result<()> {
         let mut at = u64::from(self.offset);
         for bytes in run.slices() {
             self.file.write_all_at(bytes, at)?;
@@ -219,7 +216,8 @@ impl Spool {
         })
     }
 
-    async fn room(&self, length: u64, patience: Duration) -> FsResult<()> {
+    /// Returns when there is room for so many bytes. Fails with `NoSpace` as [`Spool::take`] does.
+    pub(super) async fn room(&self, length: u64, patience: Duration) -> FsResult<()> {
         let mut bytes = self.bytes.subscribe();
         let room = bytes.wait_for(|bytes| bytes + length <= SPOOL_MAX);
         let found = clock::deadline(patience, room).await;
@@ -251,9 +249,10 @@ impl Spool {
         let Some((file, _)) = self.state.lock().file(stored.object) else {
             return true;
         };
-        let mut bytes = vec![0; stored.length as usize];
+        let mut bytes = vec![0; stored.stored_length() as usize];
         let read = file.read_exact_at(&mut bytes, u64::from(stored.offset));
-        read.is_ok() && checksums([&Bytes::from(bytes)].into_iter()) == stored.checksums
+        let all = 0..stored.checksums.len();
+        read.is_ok() && grains::open(stored, all, &bytes.into(), &mut |_| ())
     }
 
     /// Begins an upload, if one is due at `now` and there is room for it. Objects that are `held` are not due: see
@@ -438,7 +437,7 @@ mod tests {
     use super::*;
     use crate::{
         data::{Objects, Packer, Piece, pack::runs},
-        schema::BLOCK_SIZE,
+        schema::{BLOCK_SIZE, Compression},
     };
 
     fn spool(directory: &tempfile::TempDir) -> Arc<Spool> {
@@ -472,9 +471,14 @@ mod tests {
             bytes: Bytes::from_static(b"bytes"),
         });
         let begun = clock::now();
-        let placed = packer.store(pieces.collect()).await;
+        let placed = packer.store(pieces.collect(), Compression::None).await;
         assert_eq!(placed.expect("the bucket takes them").len(), 10);
         assert!(begun.elapsed() < 2 * ROOM_WAIT, "{:?}", begun.elapsed());
+    }
+
+    fn packed(bytes: Bytes) -> Packed {
+        let runs = runs(vec![Piece { offset: 0, bytes }], Compression::None);
+        Packed::plain(&runs[0])
     }
 
     async fn taken(spool: &Spool, length: u32) -> Slot<'_> {
@@ -491,12 +495,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let spool = spool(&directory);
         let bytes = Bytes::from_static(b"synced");
-        let run = runs(vec![Piece {
-            offset: 0,
-            bytes: bytes.clone(),
-        }]);
         let mut slot = taken(&spool, 6).await;
-        slot.write(&run[0]).expect("there is room");
+        slot.write(&packed(bytes.clone())).expect("there is room");
         drop(slot);
         // The write of this one fails.
         drop(taken(&spool, 1000).await);
@@ -542,11 +542,8 @@ mod tests {
     async fn what_is_here_is_written_again_after_a_sync_that_failed() {
         let directory = tempfile::tempdir().expect("a directory");
         let first = spool(&directory);
-        let run = runs(vec![Piece {
-            offset: 0,
-            bytes: Bytes::from_static(b"synced"),
-        }]);
-        let written = taken(&first, 6).await.write(&run[0]);
+        let run = packed(Bytes::from_static(b"synced"));
+        let written = taken(&first, 6).await.write(&run);
         written.expect("there is room");
         let object = ObjectId {
             writer: 1,

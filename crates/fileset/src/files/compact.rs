@@ -19,18 +19,20 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use penstock_base::{
-    FsError, FsResult, Mutex,
+    FsError, FsResult, Mutex, Payload,
     clock::{self, Instant},
+    run_blocking,
 };
 use penstock_vfs::Inode;
 use tokio::task::JoinHandle;
 
 use super::Files;
 use crate::{
-    data::{ObjectId, Piece, Placed, UNKNOWN_LENGTH, Uncommitted, checksums},
+    compression,
+    data::{ObjectId, Piece, Placed, UNKNOWN_LENGTH, Uncommitted, open},
     engine::{Engine, Reads, query, transact},
     operations,
-    schema::{self, BLOCK_SIZE, Chunk, Extent, FOLD_FIRST_AT, GRAIN, Stored, damaged},
+    schema::{self, BLOCK_SIZE, Chunk, Extent, FOLD_FIRST_AT, GRAIN, damaged},
 };
 
 /// Chunks that are folded at once.
@@ -215,7 +217,8 @@ impl Files {
         };
         let pieces = self.read_ranges(at.1, &before, &ranges).await?;
         self.engine.ready().await?;
-        let placed = self.packer.store(pieces).await?;
+        let compression = compression::get(&*self.engine).await?;
+        let placed = self.packer.store(pieces, compression).await?;
         match self.replace(at, before, &placed).await {
             Ok(true) => Ok(()),
             late => {
@@ -295,26 +298,28 @@ impl Files {
 
     /// Fetches a part of an object, and returns the bytes in it with their places in the chunk.
     async fn fetch_span(&self, span: Span) -> FsResult<Vec<(u32, Bytes)>> {
-        let whole = Stored {
-            offset: span.range.start,
-            length: span.range.end - span.range.start,
-            checksums: Vec::new(),
-            ..span.wanted[0].stored.clone()
-        };
-        let payload = self.objects.fetch(&whole, 0..whole.length).await?;
-        let parts = span.wanted.into_iter().map(|extent| {
-            let (grains, lies) = grains(&extent)?;
-            let within = |place: u32| u64::from(place - span.range.start);
-            let received = payload.slice(&(within(lies.start)..within(lies.end)));
-            if checksums(received.slices().iter()) != extent.stored.checksums[grains.clone()] {
-                return Err(differs(extent.stored.object));
-            }
-            let skip = u64::from(extent.skip) - u64::from(GRAIN) * grains.start as u64;
-            let bytes = received.slice(&(skip..skip + u64::from(extent.length)));
-            Ok((extent.at, bytes.to_vec().into()))
-        });
-        parts.collect()
+        let first = &span.wanted[0].stored;
+        let payload = self.objects.fetch(first, span.range.clone()).await?;
+        run_blocking(|| parts(&span, &payload))
     }
+}
+
+/// The bytes of what is wanted of a part of an object, with their places in the chunk.
+fn parts(span: &Span, payload: &Payload) -> FsResult<Vec<(u32, Bytes)>> {
+    let parts = span.wanted.iter().map(|extent| {
+        let (grains, lies) = grains(extent)?;
+        let within = |place: u32| u64::from(place - span.range.start);
+        let received = payload.slice(&(within(lies.start)..within(lies.end)));
+        let (first, mut plain) = (grains.start, Vec::new());
+        let mut take = |grain: &[u8]| plain.extend_from_slice(grain);
+        if !open(&extent.stored, grains, &received, &mut take) {
+            return Err(differs(extent.stored.object));
+        }
+        let skip = (u64::from(extent.skip) - u64::from(GRAIN) * first as u64) as usize;
+        let bytes = &plain[skip..skip + extent.length as usize];
+        Ok((extent.at, Bytes::copy_from_slice(bytes)))
+    });
+    parts.collect()
 }
 
 /// A part of an object that is fetched at once, and what is wanted of it.
@@ -361,12 +366,9 @@ fn grains(extent: &Extent) -> FsResult<(Range<usize>, Range<u32>)> {
     let end = extent.skip.checked_add(extent.length);
     let end = end.filter(|end| *end <= stored.length);
     let end = end.ok_or_else(|| damaged("an extent"))?;
-    let (first, behind) = (extent.skip / GRAIN, end.div_ceil(GRAIN));
-    let behind_bytes = (u64::from(behind) * u64::from(GRAIN)).min(u64::from(stored.length)) as u32;
-    let start = stored.offset.checked_add(first * GRAIN);
-    let stop = stored.offset.checked_add(behind_bytes);
-    let lies = start.zip(stop).ok_or_else(|| damaged("an extent"))?;
-    Ok((first as usize..behind as usize, lies.0..lies.1))
+    let grains = (extent.skip / GRAIN) as usize..end.div_ceil(GRAIN) as usize;
+    let lies = stored.lies(&grains).ok_or_else(|| damaged("an extent"))?;
+    Ok((grains, lies))
 }
 
 fn differs(object: ObjectId) -> FsError {

@@ -15,6 +15,7 @@ use super::{
     pending::{Paid, Taken},
 };
 use crate::{
+    compression,
     data::Placed,
     engine::{Engine, query},
     operations::{self, Edit, FileChange, SizeChange, Step},
@@ -156,8 +157,10 @@ impl Files {
         // Where nothing can refer to it any more, nothing is stored: nobody would ever delete it.
         self.engine.ready().await?;
         self.fold_first(file.inode, chunks_of(&taken.pieces)).await;
+        let compression = compression::get(&*self.engine).await?;
         // Held until the metadata refers to all that was stored.
-        let placed = self.packer.store(taken.pieces.clone()).await?;
+        let placed = self.packer.store(taken.pieces.clone(), compression);
+        let placed = placed.await?;
         let mut edits: Vec<_> = placed.iter().map(inserted).collect();
         edits.sort_by_key(Edit::chunk);
         // Size and times come with the first step: a crash behind it leaves a hole where the others are missing.

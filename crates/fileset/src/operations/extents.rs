@@ -15,7 +15,7 @@ use crate::{
     data::ObjectId,
     engine::{Reads, Transaction},
     quotas::{self, Amount, Owner},
-    schema::{self, BLOCK_SIZE, Chunk, Extent, Node, ObjectUse, UseChange},
+    schema::{self, BLOCK_SIZE, Chunk, Extent, Node, ObjectUse, Share, UseChange},
     snapshots,
 };
 
@@ -287,7 +287,7 @@ pub(crate) fn abandon(transaction: &mut dyn Transaction, objects: &[ObjectId]) -
 /// How the use of objects changes.
 #[derive(Debug, Default)]
 struct Uses {
-    sums: BTreeMap<ObjectId, i64>,
+    sums: BTreeMap<ObjectId, Share>,
     /// Of objects that may be new.
     lengths: HashMap<ObjectId, u64>,
 }
@@ -303,6 +303,10 @@ impl Uses {
 
     fn apply(self, transaction: &mut dyn Transaction) -> FsResult<()> {
         let latest = snapshots::epoch(transaction)?.map_or(0, |epoch| epoch.latest);
+        let spared: i64 = self.sums.values().map(|change| change.spared).sum();
+        if spared != 0 {
+            transaction.add(schema::SPARED, spared)?;
+        }
         for (object, change) in self.sums {
             let key = schema::object(object);
             let value = transaction.get(&key)?;
@@ -318,8 +322,9 @@ impl Uses {
                 .ok_or_else(|| schema::damaged("the use of an object"))?;
             used.used = used
                 .used
-                .checked_add_signed(change)
+                .checked_add_signed(change.bytes)
                 .ok_or_else(|| schema::damaged("the use of an object"))?;
+            used.spared = used.spared.saturating_add_signed(change.spared);
             if used.died != 0 {
                 transaction.delete(&schema::held(used.died, object));
                 used.died = 0;

@@ -11,8 +11,9 @@ const WITH_SNAPSHOTS: u32 = 2;
 const WITH_QUOTAS: u32 = 3;
 /// The same once there were access lists: who does not know them would let in whom they keep out.
 const WITH_ACCESS_LISTS: u32 = 4;
-/// The same once removed files came into the trash: who does not know it would collect none, and count them for nobody. The
-/// version between is that of compression.
+/// The same once compression was set: who does not know it would take frames for bytes of files.
+const WITH_COMPRESSION: u32 = 5;
+/// The same once removed files came into the trash: who does not know it would collect none, and count them for nobody.
 const WITH_TRASH: u32 = 6;
 /// Bytes in a chunk of a file, and in the largest object: large enough that a bucket is as fast as it can be with a
 /// few requests under way, small enough that one in memory for each of many writers is bearable.
@@ -52,6 +53,11 @@ impl Format {
     /// The same from the first access list on.
     pub(crate) fn with_access_lists(self) -> Self {
         self.at_least(WITH_ACCESS_LISTS)
+    }
+
+    /// The same once compression was set.
+    pub(crate) fn with_compression(self) -> Self {
+        self.at_least(WITH_COMPRESSION)
     }
 
     /// The same from the first time on that removed files are kept.

@@ -8,6 +8,7 @@ use penstock_vfs::{AccessList, AccessLists, Attributes, Device, FileKind, Inode,
 
 use super::{
     TRASH,
+    chunk::Share,
     codec::{put_time, take_time, take_version, take_version_of},
     damaged,
 };
@@ -275,8 +276,10 @@ impl Entry {
 pub(crate) struct ObjectUse {
     /// Bytes in the object.
     pub(crate) length: u64,
-    /// Of these, bytes that extents refer to: of files, not of what snapshots keep.
+    /// Bytes of files that extents refer to, but not what snapshots keep: plain bytes, also where they are compressed.
     pub(crate) used: u64,
+    /// How many of these the object lacks since they are compressed.
+    pub(crate) spared: u64,
     /// The latest snapshot when the first was used; 0 if there was none.
     pub(crate) born: u64,
     /// The same when the last was used no more, if the object is held for snapshots; else 0.
@@ -284,14 +287,30 @@ pub(crate) struct ObjectUse {
 }
 
 impl ObjectUse {
+    /// What extents refer to.
+    pub(crate) fn share(self) -> Share {
+        Share {
+            bytes: self.used.cast_signed(),
+            spared: self.spared.cast_signed(),
+        }
+    }
+
+    /// Bytes of the object that files need.
+    pub(crate) fn needed(self) -> u64 {
+        self.used.saturating_sub(self.spared)
+    }
+
     pub(crate) fn encode(self) -> Bytes {
-        let mut bytes = Vec::with_capacity(33);
+        let mut bytes = Vec::with_capacity(41);
         bytes.put_u8(VERSION);
         bytes.put_u64_le(self.length);
         bytes.put_u64_le(self.used);
-        if self.born != 0 || self.died != 0 {
+        if self.born != 0 || self.died != 0 || self.spared != 0 {
             bytes.put_u64_le(self.born);
             bytes.put_u64_le(self.died);
+        }
+        if self.spared != 0 {
+            bytes.put_u64_le(self.spared);
         }
         bytes.into()
     }
@@ -305,6 +324,7 @@ impl ObjectUse {
         Ok(Self {
             length,
             used,
+            spared: number().unwrap_or_default(),
             born,
             died,
         })
@@ -352,6 +372,29 @@ mod tests {
         }
         assert!(Node::decode(&[]).is_err());
         assert!(Node::decode(&[9; 112]).is_err());
+    }
+
+    #[test]
+    fn what_is_left_out_of_the_use_of_an_object_is_nothing() {
+        let plain = ObjectUse {
+            length: 9,
+            used: 8,
+            ..ObjectUse::default()
+        };
+        let (spared, born) = (
+            ObjectUse { spared: 7, ..plain },
+            ObjectUse { born: 3, ..plain },
+        );
+        let both = ObjectUse {
+            died: 4,
+            ..ObjectUse { spared: 7, ..born }
+        };
+        for (known, length) in [(plain, 17), (born, 33), (spared, 41), (both, 41)] {
+            let value = known.encode();
+            assert_eq!(value.len(), length);
+            assert_eq!(ObjectUse::decode(&value), Ok(known));
+        }
+        assert_eq!((plain.needed(), spared.needed()), (8, 1));
     }
 
     #[test]

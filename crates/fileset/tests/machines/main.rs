@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
 mod changes;
+mod compression;
 mod contents;
 mod copies;
 #[path = "../database/mod.rs"]

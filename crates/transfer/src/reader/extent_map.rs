@@ -12,8 +12,6 @@ use super::{
     extent::Extent,
     extents::{FileRead, MapPart, Refused},
 };
-use crate::memory;
-
 /// Bytes of a file of which the extents are asked for at once, at least.
 pub(super) const STEP: u64 = 4 << 20;
 
@@ -92,9 +90,8 @@ impl ExtentMap {
         let mut extents = self.within(range);
         let beyond = extents.find(|extent| {
             let wanted = range.start.max(extent.range.start)..range.end.min(extent.range.end);
-            let received = extent.received(&wanted, self.whole_max);
             let before = cost;
-            cost += memory::cost(received.end - received.start);
+            cost += extent.cost(&wanted, self.whole_max);
             before > 0 && cost > COST_AT_ONCE
         });
         beyond.map_or(range.end, |extent| extent.range.start)
@@ -186,7 +183,7 @@ impl ExtentMap {
             let (Some(one), Some(another)) = (self.at(start), other.at(start)) else {
                 return false;
             };
-            if one.object.key != another.object.key || one.place(start) != another.place(start) {
+            if !one.shows_the_same_as(another, start) {
                 return false;
             }
             start = one.range.end.min(another.range.end);

@@ -21,7 +21,7 @@ impl Comparison {
     /// For bytes that arrive from `place` of the object on, where a grain begins.
     pub(super) fn new(grains: Grains, place: u64) -> Self {
         let index = place.saturating_sub(grains.run.start) / grains.size;
-        let missing = length(&grains, index);
+        let missing = grains.length(index);
         Self {
             grains,
             index,
@@ -70,15 +70,9 @@ impl Comparison {
         }
         self.compared = self.seen;
         self.index += 1;
-        self.missing = length(&self.grains, self.index);
+        self.missing = self.grains.length(self.index);
         true
     }
-}
-
-/// Bytes of a grain; 0 behind the run.
-fn length(grains: &Grains, index: u64) -> u64 {
-    let length = grains.run.end - grains.run.start;
-    length.saturating_sub(index * grains.size).min(grains.size)
 }
 
 #[cfg(test)]
@@ -101,6 +95,7 @@ mod tests {
             run: 5..5 + bytes.len() as u64,
             size,
             checksums: bytes.chunks(size as usize).map(sum).collect(),
+            frames: None,
         }
     }
 

@@ -13,6 +13,7 @@ use super::{
     grains::Comparison,
     part::{BLOCK, Part},
     source::Errand,
+    unpacking::Unpacking,
 };
 use crate::{ObjectVersion, Transfer, TransferError};
 
@@ -40,7 +41,7 @@ pub(crate) async fn receive(
     // shown before all has arrived.
     let is_whole = errand.range == (0..version.size) && errand.grains.is_none();
     let options = GetOptions {
-        range: (!is_whole).then(|| errand.range.clone()),
+        range: (!is_whole).then(|| stored(&errand)),
         if_match: version.pinned().cloned(),
         fresh: origin == Origin::TheStore,
     };
@@ -52,6 +53,14 @@ pub(crate) async fn receive(
         result = store.get(&key, options, &mut sink).await;
     }
     sink.finish(result.map(|_| ()));
+}
+
+/// Which bytes of the object an errand brings.
+fn stored(errand: &Errand) -> Range<u64> {
+    match &errand.grains {
+        Some(grains) => grains.stored(&errand.range),
+        None => errand.range.clone(),
+    }
 }
 
 fn is_damaged(result: &ObjectResult<Got>) -> bool {
@@ -67,12 +76,17 @@ struct PartSink {
     version: Arc<ObjectVersion>,
     /// What arrives of the object.
     range: Range<u64>,
+    /// Bytes that become of it.
+    length: u64,
+    /// What arrives is compressed.
+    unpacking: Option<Unpacking>,
     comparison: Option<Comparison>,
     part: Arc<Part>,
     reservation: Reservation,
     writer: Option<BufferWriter>,
     /// What the writer fills.
     view: Option<BufferView>,
+    /// Plain bytes that are there.
     received: u64,
     sent: Instant,
     began: Option<Instant>,
@@ -91,12 +105,16 @@ impl PartSink {
         reservation: Reservation,
     ) -> Self {
         transfer.metrics().gets_in_flight.add(1);
-        let place = errand.range.start;
+        let (range, place) = (stored(&errand), errand.range.start);
+        let unpacking = errand.grains.as_ref();
+        let unpacking = unpacking.and_then(|grains| Unpacking::new(grains, &errand.range));
         let comparison = errand.grains.map(|grains| Comparison::new(grains, place));
         Self {
             transfer,
             version: errand.version,
-            range: errand.range,
+            length: errand.range.end - place,
+            range,
+            unpacking,
             comparison,
             part,
             reservation,
@@ -111,8 +129,10 @@ impl PartSink {
         }
     }
 
-    fn length(&self) -> u64 {
-        self.range.end - self.range.start
+    /// Bytes of the object that arrived.
+    fn arrived(&self) -> u64 {
+        let unpacking = self.unpacking.as_ref();
+        unpacking.map_or(self.received, Unpacking::arrived)
     }
 
     /// What is wrong with a response, if anything.
@@ -120,7 +140,7 @@ impl PartSink {
         let (kind, message) = if !self.version.is(&got.info.etag, got.info.size) {
             let message = "the store sent another version than the one that was asked for";
             (ErrorKind::PreconditionFailed, message)
-        } else if got.range.start != self.range.start + self.received {
+        } else if got.range.start != self.range.start + self.arrived() {
             let message = "the store sent another range than the one that was asked for";
             (ErrorKind::Protocol, message)
         } else {
@@ -134,7 +154,7 @@ impl PartSink {
     }
 
     fn next_block(&mut self, pool: &Arc<BufferPool>) {
-        let capacity = BLOCK.min(self.length() - self.received) as usize;
+        let capacity = BLOCK.min(self.length - self.received) as usize;
         let reservation = self
             .reservation
             .split(BufferPool::cost(capacity))
@@ -151,7 +171,7 @@ impl PartSink {
         let failure = match (result, self.refusal.take()) {
             (_, Some(refusal)) => Some(refusal),
             (Err(error), None) => Some(error),
-            (Ok(()), None) if self.received < self.length() => {
+            (Ok(()), None) if self.received < self.length => {
                 Some(self.error(ErrorKind::Interrupted, "the body ended early"))
             }
             (Ok(()), None) => None,
@@ -159,7 +179,7 @@ impl PartSink {
         match failure {
             Some(failure) => self.part.fail(TransferError::Object(failure)),
             None => {
-                self.part.advance(self.length());
+                self.part.advance(self.length);
                 self.record_rate();
             }
         }
@@ -174,7 +194,7 @@ impl PartSink {
         self.view = None;
         self.part.forget_received();
         self.received = 0;
-        let cost = Transfer::cost(self.length());
+        let cost = Transfer::cost(self.length);
         match self.transfer.read_memory(cost).await {
             Ok(memory) => self.reservation = memory,
             Err(_) => return false,
@@ -203,15 +223,55 @@ impl PartSink {
         let is_right = comparison.add(&view.slice(end - new..end));
         self.part.advance(comparison.compared());
         if !is_right {
-            let message = "bytes of the object are not those that were written";
-            self.refusal = Some(self.error(ErrorKind::ChecksumMismatch, message));
+            self.refuse_damaged();
+        }
+    }
+
+    /// Takes in some of the next frame.
+    ///
+    /// # Safety
+    ///
+    /// As for [`BodySink::advance`].
+    #[allow(unsafe_code)]
+    unsafe fn unpack(&mut self, unpacking: &mut Unpacking, count: usize) {
+        // SAFETY: the caller initialised the first `count` bytes of `unfilled`, which are those of the frame.
+        match unsafe { unpacking.advance(count) } {
+            Ok(None) => {}
+            Ok(Some(grain)) => self.take(grain),
+            Err(_) => self.refuse_damaged(),
+        }
+    }
+
+    /// Takes in the plain bytes of a grain.
+    fn take(&mut self, mut plain: &[u8]) {
+        while !plain.is_empty() && self.refusal.is_none() {
+            self.begin_block_if_due();
+            let Some(writer) = &mut self.writer else {
+                return;
+            };
+            let copied = writer.copy_from(plain);
+            plain = &plain[copied..];
+            self.received += copied as u64;
+            self.show();
+        }
+    }
+
+    fn refuse_damaged(&mut self) {
+        let message = "bytes of the object are not those that were written";
+        self.refusal = Some(self.error(ErrorKind::ChecksumMismatch, message));
+    }
+
+    fn begin_block_if_due(&mut self) {
+        if self.received.is_multiple_of(BLOCK) && self.writer.as_ref().is_none_or(is_full) {
+            let pool = Arc::clone(self.transfer.pool());
+            self.next_block(&pool);
         }
     }
 
     fn record_rate(&self) {
         if let Some(began) = self.began {
             let path = self.transfer.path();
-            path.received(self.received, clock::now().duration_since(began));
+            path.received(self.arrived(), clock::now().duration_since(began));
         }
     }
 }
@@ -232,17 +292,19 @@ unsafe impl BodySink for PartSink {
     }
 
     fn filled(&self) -> u64 {
-        self.received
+        self.arrived()
     }
 
     fn unfilled(&mut self) -> &mut [MaybeUninit<u8>] {
-        let wanted = self.length() - self.received;
+        let wanted = self.length - self.received;
         if wanted == 0 || self.refusal.is_some() {
             return &mut [];
         }
-        if self.received.is_multiple_of(BLOCK) && self.writer.as_ref().is_none_or(is_full) {
-            let pool = Arc::clone(self.transfer.pool());
-            self.next_block(&pool);
+        if self.unpacking.is_none() {
+            self.begin_block_if_due();
+        }
+        if let Some(unpacking) = &mut self.unpacking {
+            return unpacking.unfilled();
         }
         let room = self
             .writer
@@ -256,6 +318,9 @@ unsafe impl BodySink for PartSink {
     }
 
     fn shared(&self, range: Range<u64>) -> Option<Bytes> {
+        if self.unpacking.is_some() {
+            return None;
+        }
         let (writer, view) = (self.writer.as_ref()?, self.view.as_ref()?);
         let start = self.received - writer.filled() as u64;
         let within = range.start >= start && range.end <= self.received;
@@ -263,7 +328,11 @@ unsafe impl BodySink for PartSink {
     }
 
     unsafe fn advance(&mut self, count: usize) {
-        if let Some(writer) = &mut self.writer {
+        if let Some(mut unpacking) = self.unpacking.take() {
+            // SAFETY: as the caller says.
+            unsafe { self.unpack(&mut unpacking, count) };
+            self.unpacking = Some(unpacking);
+        } else if let Some(writer) = &mut self.writer {
             // SAFETY: the caller initialised the first `count` bytes of `unfilled`, which are
             // those of the writer's memory.
             unsafe { writer.advance(count) };

@@ -21,7 +21,7 @@ pub(crate) type Errands = SmallVec<[(Range<u64>, Errand); 1]>;
 pub(crate) struct Errand {
     /// The object.
     pub(super) version: Arc<ObjectVersion>,
-    /// Which bytes of it.
+    /// Which places of it: see [`Grains::run`].
     pub(super) range: Range<u64>,
     /// How many of them lie before those that are wanted.
     pub(super) lead: u64,
@@ -42,7 +42,8 @@ impl Errand {
 
     /// Bytes of the budget that it needs.
     pub(super) fn cost(&self) -> u64 {
-        memory::cost(self.range.end - self.range.start)
+        let unpacking = self.grains.as_ref().map_or(0, Grains::unpacking_cost);
+        memory::cost(self.range.end - self.range.start) + unpacking
     }
 }
 
@@ -114,7 +115,7 @@ impl Source {
             } if *comes_whole => 0..version.size,
             Self::Object { .. } => range.clone(),
             Self::Extents(map) => match map.at(range.start) {
-                Some(extent) => extent.received(range, map.whole_max()),
+                Some(extent) => return extent.cost(range, map.whole_max()),
                 None => range.clone(),
             },
         };

@@ -6,6 +6,7 @@ use clap::{Arg, ArgMatches, Command, parser::ValueSource};
 use penstock_base::random;
 use penstock_fileset::{
     Durability, Encryption, FilesetVolume, Format, Label, LabelError,
+    compression::{self, Compression},
     engine::{Engine, EngineError, PostgresEngine, ShippedEngine, remove_shipped},
 };
 use penstock_object::{
@@ -15,8 +16,8 @@ use penstock_object::{
 use penstock_vfs::Identity;
 
 use super::{
-    engine_arguments, failure, name_argument, named, not_local, password_file, store_argument,
-    trash, with_store_options,
+    compression::setting_argument, engine_arguments, failure, name_argument, named, not_local,
+    password_file, store_argument, trash, with_store_options,
 };
 use crate::{
     command_line,
@@ -51,7 +52,12 @@ pub(super) fn command() -> Command {
                 .default_value("local")
                 .help("Where a file is when fsync returns: on this machine's disk, or in the bucket, with its metadata"),
         )
-        .arg(trash::days_argument("trash"));
+        .arg(trash::days_argument("trash"))
+        .arg(
+            setting_argument(Arg::new("compression").long("compression").value_name("SETTING"))
+                .default_value("none")
+                .help("How what is saved is compressed: none, lz4 or zstd[:LEVEL]. `penstock fileset compression` changes it"),
+        );
     with_store_options(command)
 }
 
@@ -110,6 +116,11 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         made.map_err(|error| failure(&fileset, &error))?;
         if let Some(days) = matches.get_one::<u32>("trash") {
             let set = penstock_fileset::trash::set(&*engine, *days).await;
+            set.map_err(|error| failure(&fileset, &error))?;
+        }
+        let compression = *matches.get_one("compression").expect("it has a default");
+        if compression != Compression::None {
+            let set = compression::set(&*engine, compression).await;
             set.map_err(|error| failure(&fileset, &error))?;
         }
         engine

@@ -6,6 +6,7 @@ use clap::{ArgMatches, Command};
 use penstock_base::{ByteSize, FsResult};
 use penstock_fileset::{
     Durability, Usage,
+    compression::{self, Compression},
     engine::{Engine, position},
     snapshots, trash, usage,
 };
@@ -46,8 +47,14 @@ struct Info {
     encryption: Option<String>,
     /// The database that has its metadata.
     engine: Option<String>,
+    /// How what is saved is compressed.
+    compression: String,
     files: u64,
     bytes: u64,
+    /// Of the bytes, those that the bucket lacks since they are compressed.
+    spared: u64,
+    /// How many bytes there are to one that is stored of them.
+    ratio: f64,
     snapshots: u64,
     /// Bytes in the bucket that only snapshots need.
     held: u64,
@@ -96,8 +103,11 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             durability: record.durability,
             encryption: record.encryption.as_ref().map(ToString::to_string),
             engine: record.engine.clone(),
+            compression: kept.compression.to_string(),
             files: usage.files,
             bytes: usage.bytes,
+            spared: usage.spared,
+            ratio: ratio(&usage),
             snapshots: kept.snapshots,
             held: kept.held,
             trash: kept.trash,
@@ -126,11 +136,20 @@ async fn opened_usage(
     Ok((waiting, usage))
 }
 
-/// What snapshots and the trash keep.
+/// What snapshots and the trash keep, and how what is saved is compressed.
 struct Kept {
     trash: trash::State,
     snapshots: u64,
     held: u64,
+    compression: Compression,
+}
+
+/// Bytes of files to one in the bucket, to the hundredth.
+fn ratio(usage: &Usage) -> f64 {
+    match usage.bytes.saturating_sub(usage.spared) {
+        0 => 1.0,
+        stored => (usage.bytes as f64 / stored as f64 * 100.0).round() / 100.0,
+    }
 }
 
 async fn all_usage(engine: &dyn Engine) -> FsResult<(Usage, Kept)> {
@@ -138,6 +157,7 @@ async fn all_usage(engine: &dyn Engine) -> FsResult<(Usage, Kept)> {
         trash: trash::state(engine).await?,
         snapshots: snapshots::list(engine).await?.len() as u64,
         held: snapshots::holding(engine).await?.total.bytes,
+        compression: compression::get(engine).await?,
     };
     Ok((usage(engine).await?, kept))
 }
@@ -169,6 +189,12 @@ fn text(info: &Info) -> String {
         info.bytes,
         ByteSize(info.bytes),
     );
+    if info.spared > 0 || info.compression != "none" {
+        let (setting, spared, ratio) = (&info.compression, ByteSize(info.spared), info.ratio);
+        text += &format!(
+            "compression {setting}, which spares {spared} in the bucket: {ratio:.2} to 1\n"
+        );
+    }
     if let Some(engine) = &info.engine {
         text += &format!("engine      {engine}\n");
     }

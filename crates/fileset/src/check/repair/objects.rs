@@ -6,7 +6,7 @@ use super::{Repair, number};
 use crate::{
     check::Survey,
     engine::Reads,
-    schema::{self, ObjectUse},
+    schema::{self, ObjectUse, Share},
     snapshots,
 };
 
@@ -15,7 +15,7 @@ pub(super) fn uses(reads: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> 
     let latest = snapshots::epoch(reads)?.map_or(0, |epoch| epoch.latest);
     let mut repairs = Vec::new();
     for (object, (counted, used)) in &survey.objects {
-        let before = counted.map_or(0, |counted| counted.used);
+        let before = counted.map_or(Share::default(), ObjectUse::share);
         let is_garbage = survey.garbage.contains_key(object);
         if before == *used && !is_garbage {
             continue;
@@ -24,18 +24,22 @@ pub(super) fn uses(reads: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> 
             length: survey.lengths.get(object).copied().unwrap_or_default(),
             ..ObjectUse::default()
         });
-        let text = format!("{object}: bytes in use: {before}, now {used}");
+        let text = format!(
+            "{object}: bytes in use: {}, now {}",
+            before.bytes, used.bytes
+        );
         let mut repair = Repair::new(text);
         if known.died != 0 {
             repair = repair.delete(&schema::held(known.died, *object));
         }
-        known.used = *used;
-        known.died = match *used {
+        known.used = used.bytes.cast_unsigned();
+        known.spared = used.spared.cast_unsigned();
+        known.died = match known.used {
             0 if latest > known.born => latest,
             _ => 0,
         };
         let (key, garbage) = (schema::object(*object), schema::garbage(*object));
-        repairs.push(match (*used, known.died) {
+        repairs.push(match (known.used, known.died) {
             (0, 0) => repair.delete(&key).put(&garbage, schema::nothing()),
             (0, died) => repair
                 .put(&key, known.encode())
@@ -55,6 +59,12 @@ pub(super) fn counters(_: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> 
     let counters = [
         ("files", schema::FILES, survey.files, files),
         ("bytes", schema::BYTES, survey.bytes, bytes as i64),
+        (
+            "bytes that compression spares",
+            schema::SPARED,
+            survey.spared,
+            survey.spared_by_extents(),
+        ),
     ];
     let wrong = counters
         .iter()
