@@ -192,11 +192,11 @@ async fn a_damaged_compressed_block_is_an_error_and_never_wrong_bytes() {
         let mut whole = Vec::new();
         let got = place.bucket.get(&key, GetOptions::default(), &mut whole);
         got.await.unwrap();
-        let damages: [&dyn Fn(&mut Vec<u8>); 4] = [
-            &|bytes| bytes[0] ^= 0xff,
-            &|bytes| bytes.fill(0xff),
-            &|bytes| bytes.fill(0),
-            &|bytes| bytes.rotate_left(1),
+        let damages: [fn(&mut [u8]); 4] = [
+            |bytes| bytes[0] ^= 0xff,
+            |bytes| bytes.fill(0xff),
+            |bytes| bytes.fill(0),
+            |bytes| bytes.rotate_left(1),
         ];
         for (number, damage) in damages.into_iter().enumerate() {
             let mut bytes = whole.clone();

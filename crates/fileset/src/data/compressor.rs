@@ -186,9 +186,8 @@ mod tests {
     fn plain(stored: &Stored, received: &Payload) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let all = 0..stored.checksums.len();
-        let is_right = open(stored, all, received, &mut |grain| {
-            bytes.extend_from_slice(grain)
-        });
+        let mut take = |grain: &[u8]| bytes.extend_from_slice(grain);
+        let is_right = open(stored, all, received, &mut take);
         is_right.then_some(bytes)
     }
 
