@@ -60,10 +60,10 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
                 (matches, environment),
                 async |engine| match asked(change)? {
                     Some(setting) => {
-                        compression::set(engine, setting).await?;
+                        compression::set(&**engine, setting).await?;
                         Ok(setting)
                     }
-                    None => compression::get(engine).await,
+                    None => compression::get(&**engine).await,
                 },
                 |error| refused(&fileset, refusal(error), error),
             );
