@@ -199,10 +199,16 @@ fn volumes_that_reach_into_one_another_by_links_slashes_or_nesting_are_faults() 
         let ended = check(&scratch, &two(&first, &second));
         assert_eq!(ended.code, Some(0), "{first} {second}: {ended:?}");
     }
+}
+
+#[test]
+fn prefixes_of_a_bucket_that_contain_one_another_and_state_among_objects_are_faults() {
+    let scratch = Scratch::new();
+    let source = |name: &str| format!("source = \"file://{}\"", scratch.folder(name).display());
     let nested = two("source = \"s3://bucket/a\"", "source = \"s3://bucket\"");
     let ended = check(&scratch, &nested);
     assert!(ended.err.contains("and both can be changed"), "{ended:?}");
-    let state = format!("state-dir = \"{}\"\n", scratch.path("link/state").display());
+    let state = format!("state-dir = \"{}\"\n", scratch.path("one/state").display());
     let ended = check(&scratch, &(state + &two(&source("one"), &source("other"))));
     assert!(
         ended.err.contains("clients could read its key"),

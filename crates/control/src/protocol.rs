@@ -234,9 +234,6 @@ pub enum Reply {
     Dumped(DumpItem),
     /// What a fileset does by itself.
     Schedule {
-        /// The name of the fileset; the only one where it is not said, as earlier programs do not.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        fileset: Option<String>,
         /// Jobs with how many of each are kept.
         keep: BTreeMap<String, u32>,
     },

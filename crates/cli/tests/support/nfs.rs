@@ -1,6 +1,7 @@
 //! A client of a mount target that is not ours (`nfs3_client`), and programs of libnfs.
 
-#![allow(dead_code, reason = "each test uses what it needs")]
+// Each test uses a part of this.
+#![allow(dead_code, unreachable_pub)]
 
 use std::{
     net::{SocketAddr, TcpListener},
