@@ -1,6 +1,7 @@
-#![no_main]
 //! Extended attributes that programs set as access lists. Whatever they are is refused, or a list that is written as it was
 //! read and lets its classes be changed to any mode.
+
+#![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use penstock_vfs::{AccessList, AccessMask, Identity, Owner};
