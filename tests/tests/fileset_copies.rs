@@ -109,7 +109,9 @@ fn programs_copy_within_a_mount_without_moving_bytes() {
     assert!(fs::read(copies[0].join("large")).unwrap() == expected);
     fs::remove_dir_all(&source).unwrap();
     mount.unmount();
-    assert_eq!(stored(&fileset), ALL + 4);
+    // What is written over, and twice the data of the file with holes: coreutils 9.1 reads and writes that.
+    let stored = stored(&fileset);
+    assert!((ALL + 4..=ALL + 12).contains(&stored), "{stored}");
     let mount = fileset.mount();
     assert!(fs::read(mount.join("parcp/large")).unwrap() == content(LARGE));
     mount.unmount();

@@ -1,0 +1,254 @@
+//! Random copies, writes, cuts, holes and removals of some files, beside snapshots and folds, against a model of bytes.
+
+use penstock_base::FsError;
+use penstock_vfs::{Allocation, AttributeChanges, HandleId, Inode, OpenOptions, WritePlace};
+use proptest::prelude::*;
+
+use crate::{
+    ground::{
+        collect, content, copy, copy_all, drop_snapshot, ends_empty, opened, remove, snapshot,
+    },
+    support::{Place, ROOT},
+};
+
+const FILES: usize = 4;
+/// Bytes of a file at most, about.
+const LENGTH_MAX: usize = 10_000_000;
+
+#[derive(Debug, Clone)]
+enum Deed {
+    Write(usize, usize, usize),
+    /// Bytes all over a part of a chunk, so that it is folded.
+    Scatter(usize, usize),
+    Copy(usize, usize, (usize, usize), usize),
+    Cut(usize, usize),
+    Punch(usize, usize, usize),
+    Sync(usize),
+    Remove(usize),
+    Take,
+    Drop,
+    /// A file of the snapshot into a live one.
+    Restore(usize, usize),
+    Collect,
+    Compare,
+}
+
+/// A place near the ends of chunks.
+fn place() -> impl Strategy<Value = usize> {
+    (0usize..3, 0usize..8000).prop_map(|(chunk, at)| (chunk << 22) + at)
+}
+
+fn length() -> impl Strategy<Value = usize> {
+    prop_oneof![3 => 1usize..9000, 1 => 4_000_000usize..5_000_000]
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    let file = || 0..FILES;
+    prop_oneof![
+        5 => (file(), place(), length()).prop_map(|(a, b, c)| Deed::Write(a, b, c)),
+        1 => (file(), place()).prop_map(|(a, b)| Deed::Scatter(a, b)),
+        8 => (file(), file(), (place(), place()), length())
+            .prop_map(|(a, b, c, d)| Deed::Copy(a, b, c, d)),
+        2 => (file(), place()).prop_map(|(a, b)| Deed::Cut(a, b)),
+        2 => (file(), place(), length()).prop_map(|(a, b, c)| Deed::Punch(a, b, c)),
+        1 => file().prop_map(Deed::Sync),
+        2 => file().prop_map(Deed::Remove),
+        1 => Just(Deed::Take),
+        1 => Just(Deed::Drop),
+        2 => (file(), file()).prop_map(|(a, b)| Deed::Restore(a, b)),
+        1 => Just(Deed::Collect),
+        1 => Just(Deed::Compare),
+    ]
+}
+
+struct World {
+    place: Place,
+    files: Vec<(HandleId, Vec<u8>)>,
+    snapshot: Option<(Inode, Vec<Vec<u8>>)>,
+    count: usize,
+}
+
+fn name_of(file: usize) -> String {
+    format!("file {file}")
+}
+
+impl World {
+    async fn new(is_spooled: bool) -> Self {
+        let place = match is_spooled {
+            true => Place::spooled().await,
+            false => Place::new().await,
+        };
+        let mut files = Vec::new();
+        for file in 0..FILES {
+            files.push((opened(&place, &name_of(file)).await, Vec::new()));
+        }
+        Self {
+            place,
+            files,
+            snapshot: None,
+            count: 0,
+        }
+    }
+
+    async fn act(&mut self, deed: &Deed) {
+        self.count += 1;
+        match *deed {
+            Deed::Write(file, at, length) => self.write(file, at, length).await,
+            Deed::Scatter(file, at) => {
+                for step in 0..300 {
+                    self.write(file, at + 5 * step, 1).await;
+                }
+                self.place.sync(self.files[file].0).await.unwrap();
+            }
+            Deed::Copy(source, target, ends, length) => {
+                self.copy(source, target, ends, length).await;
+            }
+            Deed::Cut(file, size) => {
+                let changes = AttributeChanges {
+                    size: Some(size as u64),
+                    ..AttributeChanges::default()
+                };
+                let inode = self.place.find(ROOT, &name_of(file)).await.unwrap().inode;
+                self.place.change(inode, changes).await.unwrap();
+                self.files[file].1.resize(size, 0);
+            }
+            Deed::Punch(file, at, length) => {
+                let (handle, model) = &mut self.files[file];
+                let range = at as u64..(at + length) as u64;
+                let punched = self.place.allocate(*handle, range, Allocation::PunchHole);
+                punched.await.unwrap();
+                let within = |place: usize| place.min(model.len());
+                let range = within(at)..within(at + length);
+                model[range].fill(0);
+            }
+            Deed::Sync(file) => self.place.sync(self.files[file].0).await.unwrap(),
+            Deed::Remove(file) => self.remove(file).await,
+            Deed::Take => self.take().await,
+            Deed::Drop => self.drop_snapshot().await,
+            Deed::Restore(from, to) => self.restore(from, to).await,
+            Deed::Collect => collect(&self.place).await,
+            Deed::Compare => self.compare().await,
+        }
+    }
+
+    async fn write(&mut self, file: usize, at: usize, length: usize) {
+        let (handle, model) = &mut self.files[file];
+        let first = self.count.wrapping_mul(31).wrapping_add(at) as u8;
+        let data: Vec<_> = (0..length).map(|by| first.wrapping_add(by as u8)).collect();
+        let written = self.place.write(*handle, WritePlace::At(at as u64), &data);
+        written.await.unwrap();
+        write(model, at, &data);
+    }
+
+    async fn copy(
+        &mut self,
+        source: usize,
+        target: usize,
+        (from, to): (usize, usize),
+        length: usize,
+    ) {
+        let handles = (self.files[source].0, self.files[target].0);
+        let ends = ((handles.0, from as u64), (handles.1, to as u64));
+        let made = copy(&self.place, ends.0, ends.1, length as u64).await;
+        let model = &self.files[source].1;
+        let part = model.get(from..(from + length).min(model.len()));
+        let part = part.unwrap_or_default().to_vec();
+        match made {
+            Err(FsError::InvalidArgument(_)) => {
+                assert!(source == target && from.abs_diff(to) < part.len());
+            }
+            made => {
+                assert_eq!(made, Ok(part.len() as u64));
+                if !part.is_empty() {
+                    write(&mut self.files[target].1, to, &part);
+                }
+            }
+        }
+    }
+
+    async fn remove(&mut self, file: usize) {
+        let name = name_of(file);
+        self.place.close(self.files[file].0).await.unwrap();
+        remove(&self.place, &name).await;
+        self.files[file] = (opened(&self.place, &name).await, Vec::new());
+    }
+
+    async fn take(&mut self) {
+        if self.snapshot.is_none() {
+            let taken = snapshot(&self.place, "then").await;
+            let models = self.files.iter().map(|(_, model)| model.clone());
+            self.snapshot = Some((taken, models.collect()));
+        }
+    }
+
+    async fn drop_snapshot(&mut self) {
+        if self.snapshot.take().is_some() {
+            drop_snapshot(&self.place, "then").await;
+        }
+    }
+
+    async fn restore(&mut self, from: usize, to: usize) {
+        let Some((then, models)) = &self.snapshot else {
+            return;
+        };
+        let kept = self.place.find(*then, &name_of(from)).await.unwrap().inode;
+        let source = self.place.open(kept, OpenOptions::READ).await.unwrap();
+        copy_all(&self.place, source, self.files[to].0).await;
+        self.place.close(source).await.unwrap();
+        write(&mut self.files[to].1, 0, &models[from]);
+    }
+
+    async fn compare(&self) {
+        for (file, (handle, model)) in self.files.iter().enumerate() {
+            let shown = content(&self.place, *handle, &name_of(file)).await;
+            assert!(shown == *model, "{}", name_of(file));
+        }
+        if let Some((then, models)) = &self.snapshot {
+            for (file, model) in models.iter().enumerate() {
+                let kept = self.place.find(*then, &name_of(file)).await.unwrap().inode;
+                let handle = self.place.open(kept, OpenOptions::READ).await.unwrap();
+                let shown = self.place.read_all(handle, model.len()).await;
+                assert!(shown == *model, "{} of the snapshot", name_of(file));
+                self.place.close(handle).await.unwrap();
+            }
+        }
+    }
+
+    async fn end(mut self) {
+        self.compare().await;
+        for (handle, _) in &self.files {
+            self.place.sync(*handle).await.unwrap();
+        }
+        self.place.is_whole().await;
+        self.drop_snapshot().await;
+        for file in 0..FILES {
+            self.place.close(self.files[file].0).await.unwrap();
+            remove(&self.place, &name_of(file)).await;
+        }
+        ends_empty(&self.place).await;
+    }
+}
+
+fn write(model: &mut Vec<u8>, at: usize, data: &[u8]) {
+    assert!(at + data.len() < 2 * LENGTH_MAX);
+    model.resize(model.len().max(at + data.len()), 0);
+    model[at..at + data.len()].copy_from_slice(data);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_copies_are_what_their_sources_were(
+        is_spooled in any::<bool>(), deeds in prop::collection::vec(deed(), 1..40)
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let mut world = World::new(is_spooled).await;
+            for deed in &deeds {
+                world.act(deed).await;
+            }
+            world.end().await;
+        });
+    }
+}
