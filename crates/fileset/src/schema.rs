@@ -21,11 +21,9 @@
 //! | `N` | a mark: the last inode that was given out |
 //! | `W` | a mark: how often leaked objects were deleted |
 //! | `Q` | how often it was brought to another engine: eight bytes, absent for never |
-//! | `J` | what is done by itself, and when it was done last ([`Schedule`]) |
-//! | `c` | how what is saved is compressed, if it is ([`Compression`]) |
+//! | `J`, `c` | what is done by itself, and when last ([`Schedule`]); how what is saved is compressed, if it is ([`Compression`]) |
 //! | `Z` | how far keys were brought here from elsewhere, until all are ([`crate::dumps`]) |
-//! | `U` `f`, `U` `b` | counters: files, and bytes that they occupy |
-//! | `U` `c` | a counter: of the bytes that files occupy, those that compression spares |
+//! | `U` `f`, `U` `b`, `U` `c` | counters: files, bytes that they occupy, and those of these that compression spares |
 //! | `U` whose, `f` or `b` | the same of those of a user, of a group or of a directory with all below it ([`Subject`]) |
 //! | `t` | for how many days removed files stay in the trash, if they come there |
 //! | `l` | that something is limited, and which files are counted to their owners ([`Quotas`]) |
@@ -38,9 +36,8 @@
 //! | `P` key, 0, snapshot | what a key of `I` `T` `L` `D` `S` `X` `C` said until after this snapshot: 1 and the value, or 0 |
 //! | `H` snapshot, object | nothing: an object lost its last use when this was the latest snapshot, and one needs it |
 //!
-//! What an entry changes of its directory is in `T` and `L` alone, a mark and a counter: creates in one directory
-//! change the same keys but look at none of them, so engines need not make them wait for each other. Each value
-//! begins with the version of its own layout, so that one can change without a rewrite of all.
+//! What an entry changes of its directory is in `T` and `L` alone: creates in one directory change the same keys but look
+//! at none of them, so engines need not make them wait. Each value begins with the version of its own layout.
 
 mod chunk;
 mod codec;
