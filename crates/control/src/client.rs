@@ -241,6 +241,16 @@ fn ordered<T>(
     }
 }
 
+/// Has a mount carry an order out that it answers with one reply, which `told` understands.
+fn answer<T>(
+    socket: &Path,
+    request: &Request,
+    patience: Duration,
+    told: impl Fn(Reply) -> Option<T>,
+) -> io::Result<Result<T, Refusal>> {
+    Connection::open(socket, request)?.answer(clock::now() + patience, told)
+}
+
 /// Has a mount make a dump of its fileset.
 pub fn dump(
     (socket, fileset): (&Path, &str),
@@ -248,11 +258,15 @@ pub fn dump(
     patience: Duration,
 ) -> io::Result<Result<DumpItem, Refusal>> {
     let fileset = Some(fileset.to_owned());
-    let mut connection = Connection::open(socket, &Request::Dump { fileset, keep })?;
-    connection.answer(clock::now() + patience, |reply| match reply {
-        Reply::Dumped(made) => Some(made),
-        _ => None,
-    })
+    answer(
+        socket,
+        &Request::Dump { fileset, keep },
+        patience,
+        |reply| match reply {
+            Reply::Dumped(made) => Some(made),
+            _ => None,
+        },
+    )
 }
 
 /// Changes what the fileset of a mount does by itself, and returns what is so then.
@@ -262,11 +276,15 @@ pub fn schedule(
     patience: Duration,
 ) -> io::Result<Result<BTreeMap<String, u32>, Refusal>> {
     let fileset = Some(fileset.to_owned());
-    let mut connection = Connection::open(socket, &Request::Schedule { fileset, changes })?;
-    connection.answer(clock::now() + patience, |reply| match reply {
-        Reply::Schedule { keep } => Some(keep),
-        _ => None,
-    })
+    answer(
+        socket,
+        &Request::Schedule { fileset, changes },
+        patience,
+        |reply| match reply {
+            Reply::Schedule { keep } => Some(keep),
+            _ => None,
+        },
+    )
 }
 
 /// Has a mount carry an order about the trash of its fileset out.
@@ -279,8 +297,7 @@ pub fn trash(
         fileset: Some(fileset.to_owned()),
         order,
     };
-    let mut connection = Connection::open(socket, &request)?;
-    connection.answer(clock::now() + patience, |reply| match reply {
+    answer(socket, &request, patience, |reply| match reply {
         Reply::Trash(answer) => Some(answer),
         _ => None,
     })
@@ -296,8 +313,7 @@ pub fn compression(
         fileset: Some(fileset.to_owned()),
         change,
     };
-    let mut connection = Connection::open(socket, &request)?;
-    connection.answer(clock::now() + patience, |reply| match reply {
+    answer(socket, &request, patience, |reply| match reply {
         Reply::Compression { setting } => Some(setting),
         _ => None,
     })

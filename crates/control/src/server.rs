@@ -185,10 +185,8 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
     let reply = match protocol::decode(&line) {
         Ok(Request::Status) => Reply::Status(Box::new(duties.daemon.status())),
         Ok(Request::DropCache { prefix }) => {
-            match run_blocking(|| duties.daemon.drop_cached(&prefix)) {
-                Ok(dropped) => Reply::CacheDropped(dropped),
-                Err(refusal) => Reply::Refused(refusal),
-            }
+            let dropped = run_blocking(|| duties.daemon.drop_cached(&prefix));
+            dropped.map_or_else(Reply::Refused, Reply::CacheDropped)
         }
         Ok(Request::Snapshots { fileset, order }) => {
             match run_blocking(|| duties.daemon.snapshots(fileset.as_deref(), &order)) {
@@ -209,32 +207,21 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
             }
         }
         Ok(Request::Schedule { fileset, changes }) => {
-            match run_blocking(|| duties.daemon.schedule(fileset.as_deref(), &changes)) {
-                Ok(keep) => Reply::Schedule { keep },
-                Err(refusal) => Reply::Refused(refusal),
-            }
+            let keep = run_blocking(|| duties.daemon.schedule(fileset.as_deref(), &changes));
+            keep.map_or_else(Reply::Refused, |keep| Reply::Schedule { keep })
         }
         Ok(Request::Compression { fileset, change }) => {
-            match run_blocking(|| {
-                duties
-                    .daemon
-                    .compression(fileset.as_deref(), change.as_deref())
-            }) {
-                Ok(setting) => Reply::Compression { setting },
-                Err(refusal) => Reply::Refused(refusal),
-            }
+            let (fileset, change) = (fileset.as_deref(), change.as_deref());
+            let setting = run_blocking(|| duties.daemon.compression(fileset, change));
+            setting.map_or_else(Reply::Refused, |setting| Reply::Compression { setting })
         }
         Ok(Request::Trash { fileset, order }) => {
-            match run_blocking(|| duties.daemon.trash(fileset.as_deref(), &order)) {
-                Ok(answer) => Reply::Trash(answer),
-                Err(refusal) => Reply::Refused(refusal),
-            }
+            let answer = run_blocking(|| duties.daemon.trash(fileset.as_deref(), &order));
+            answer.map_or_else(Reply::Refused, Reply::Trash)
         }
         Ok(Request::Dump { fileset, keep }) => {
-            match run_blocking(|| duties.daemon.dump(fileset.as_deref(), keep)) {
-                Ok(made) => Reply::Dumped(made),
-                Err(refusal) => Reply::Refused(refusal),
-            }
+            let made = run_blocking(|| duties.daemon.dump(fileset.as_deref(), keep));
+            made.map_or_else(Reply::Refused, Reply::Dumped)
         }
         Ok(Request::Unsaved) => {
             let reply = |items, more| Reply::Unsaved { items, more };
