@@ -49,10 +49,19 @@ fn writes(info: &str, mount: MountId, inode: Inode) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::{linux::fs::MetadataExt, unix::fs::OpenOptionsExt};
+pub(super) mod tests {
+    use std::os::{fd::AsRawFd, linux::fs::MetadataExt, unix::fs::OpenOptionsExt};
 
     use super::*;
+
+    /// Where a file of this process is mounted.
+    pub(in super::super) fn mount_of(file: &fs::File) -> MountId {
+        let own = format!("/proc/self/fdinfo/{}", file.as_raw_fd());
+        let info = fs::read_to_string(own).expect("open");
+        let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+        let mount = mount.and_then(|text| text.trim().parse().ok());
+        MountId(mount.expect("a number"))
+    }
 
     #[test]
     fn finds_what_the_process_can_write() {
@@ -61,11 +70,7 @@ mod tests {
         let process = std::process::id();
         let written = fs::File::create(&path).expect("writable");
         let inode = Inode(written.metadata().expect("open").st_ino());
-        let own = std::os::fd::AsRawFd::as_raw_fd(&written);
-        let info = fs::read_to_string(format!("/proc/self/fdinfo/{own}")).expect("open");
-        let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:"));
-        let mount = mount.and_then(|text| text.trim().parse().ok());
-        let mount = MountId(mount.expect("a number"));
+        let mount = mount_of(&written);
         assert!(can_still_write(process, mount, inode));
         assert!(!can_still_write(process, MountId(mount.0 + 1), inode));
         assert!(!can_still_write(process, mount, Inode(inode.0 + 1)));

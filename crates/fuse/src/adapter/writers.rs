@@ -178,6 +178,7 @@ fn process_of(thread: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adapter::descriptors::tests::mount_of;
 
     const HANDLE: HandleId = HandleId(7);
     const PARENT: DescriptorTable = DescriptorTable(1);
@@ -232,11 +233,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("file");
         let still_open = fs::File::create(&path).expect("writable");
-        let own = std::os::fd::AsRawFd::as_raw_fd(&still_open);
-        let info = fs::read_to_string(format!("/proc/self/fdinfo/{own}")).expect("open");
-        let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:"));
-        let mount = mount.and_then(|text| text.trim().parse().ok());
-        let writers = Writers::new(MountId(mount.expect("a number")));
+        let writers = Writers::new(mount_of(&still_open));
         let process = std::process::id();
         let inode = std::os::linux::fs::MetadataExt::st_ino(&still_open.metadata().expect("open"));
         let closed = |thread| Closed {
