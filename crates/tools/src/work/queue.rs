@@ -71,12 +71,11 @@ impl<T> Queue<T> {
 
     /// The oldest task of the oldest place.
     pub(super) fn pop_oldest(&mut self) -> Option<T> {
-        let is_any = !self.groups.is_empty();
-        is_any.then(|| self.pop(0, VecDeque::pop_front)).flatten()
+        self.pop(0, VecDeque::pop_front)
     }
 
     fn pop(&mut self, index: usize, pop: fn(&mut VecDeque<T>) -> Option<T>) -> Option<T> {
-        let group = &mut self.groups[index];
+        let group = self.groups.get_mut(index)?;
         let task = pop(&mut group.tasks);
         if group.tasks.is_empty() {
             self.groups.remove(index);
