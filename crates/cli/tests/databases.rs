@@ -18,6 +18,16 @@ use std::{
 use server::{PASSWORD, Server};
 use support::{Ended, Scratch, run, succeed, wait_until};
 
+/// The bucket of a file system, in a directory.
+fn store_in(scratch: &Scratch) -> String {
+    format!("file://{}", scratch.folder("bucket").display())
+}
+
+/// A database as an engine.
+fn engine_of(server: &Server) -> String {
+    format!("postgres://penstock@127.0.0.1:{}/postgres", server.port)
+}
+
 /// A machine of its own: another place for filesets.
 struct Machine<'a> {
     scratch: &'a Scratch,
@@ -83,11 +93,11 @@ fn a_fileset_on_a_database_lives_moves_and_ends_without_a_word_of_the_password()
         return;
     };
     let scratch = Scratch::new();
-    let store = format!("file://{}", scratch.folder("bucket").display());
+    let store = store_in(&scratch);
     let password = scratch.file("password", &format!("{PASSWORD}\n"));
     fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
     let password = password.display().to_string();
-    let engine = format!("postgres://penstock@127.0.0.1:{}/postgres", server.port);
+    let engine = engine_of(&server);
     let here = Machine::new(&scratch, "here");
     let create = ["fileset", "create", "home", "--store", &store];
 
@@ -159,8 +169,8 @@ struct Pair<'a> {
 
 impl<'a> Pair<'a> {
     fn mounted(scratch: &'a Scratch, server: &Server) -> Self {
-        let store = format!("file://{}", scratch.folder("bucket").display());
-        let engine = format!("postgres://penstock@127.0.0.1:{}/postgres", server.port);
+        let store = store_in(scratch);
+        let engine = engine_of(server);
         let place = ["home", "--store", &store, "--engine", &engine];
         let (here, there) = (
             Machine::new(scratch, "here"),
@@ -363,8 +373,8 @@ fn a_fileset_moves_between_engines_and_comes_back_whole_after_kills() {
         return;
     };
     let scratch = Scratch::new();
-    let store = format!("file://{}", scratch.folder("bucket").display());
-    let engine = format!("postgres://penstock@127.0.0.1:{}/postgres", server.port);
+    let store = store_in(&scratch);
+    let engine = engine_of(&server);
     let here = Machine::new(&scratch, "here");
     let told = |arguments: &[&str]| here.told(arguments);
     assert_eq!(told(&["create", "home", "--store", &store]).code, Some(0));
@@ -444,8 +454,8 @@ fn a_dump_of_a_mounted_fileset_is_loaded_into_an_engine_of_another_kind() {
         return;
     };
     let scratch = Scratch::new();
-    let store = format!("file://{}", scratch.folder("bucket").display());
-    let engine = format!("postgres://penstock@127.0.0.1:{}/postgres", server.port);
+    let store = store_in(&scratch);
+    let engine = engine_of(&server);
     let here = Machine::new(&scratch, "here");
     let place = ["--store", &store];
     let made = here.told(&["create", "home", "--store", &store, "--engine", &engine]);
@@ -498,8 +508,8 @@ fn a_start_of_mount_targets_that_fails_leaves_no_session_behind() {
         return;
     };
     let scratch = Scratch::new();
-    let store = format!("file://{}", scratch.folder("bucket").display());
-    let engine = format!("postgres://penstock@127.0.0.1:{}/postgres", server.port);
+    let store = store_in(&scratch);
+    let engine = engine_of(&server);
     let here = Machine::new(&scratch, "here");
     let made = here.told(&["create", "home", "--store", &store, "--engine", &engine]);
     assert_eq!(made.code, Some(0), "{made:?}");

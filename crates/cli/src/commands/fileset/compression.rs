@@ -45,20 +45,18 @@ pub(super) fn setting_argument(argument: Arg) -> Arg {
 pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let fileset = named(matches, environment)?;
     fileset.record()?;
-    let change = matches.get_one::<Compression>("setting");
-    let change = change.map(ToString::to_string);
+    let change = matches.get_one::<Compression>("setting").copied();
     let setting = match mount_of(&fileset, environment) {
         Some(mount) => {
-            let answer =
-                client::compression((&mount.socket, &fileset.name), change.clone(), PATIENCE);
+            let told = change.map(|setting| setting.to_string());
+            let answer = client::compression((&mount.socket, &fileset.name), told, PATIENCE);
             answered(&fileset, answer)?
         }
         None => {
-            let change = change.as_deref();
             let setting = with_engine(
                 &fileset,
                 (matches, environment),
-                async |engine| match asked(change)? {
+                async |engine| match change {
                     Some(setting) => {
                         compression::set(&**engine, setting).await?;
                         Ok(setting)
@@ -76,17 +74,13 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     }
 }
 
-fn asked(change: Option<&str>) -> FsResult<Option<Compression>> {
-    change.map(str::parse).transpose()
-}
-
 /// Changes the setting of a file system that is open, if a change is given, and tells it.
 pub(crate) async fn ordered(
     fileset: &FilesetVolume,
     change: Option<&str>,
 ) -> FsResult<Compression> {
-    if let Some(setting) = asked(change)? {
-        fileset.set_compression(setting).await?;
+    if let Some(change) = change {
+        fileset.set_compression(change.parse()?).await?;
     }
     fileset.compression().await
 }
