@@ -18,7 +18,7 @@ mod xattrs;
 
 use std::time::{Duration, SystemTime};
 
-use penstock_base::{FileName, FsError, FsResult};
+use penstock_base::{FileName, FsError, FsResult, clock};
 use penstock_vfs::{AccessMask, Attributes, Change, Dentry, Identity, Inode, permission};
 
 pub(crate) use attributes::set_attributes;
@@ -37,7 +37,7 @@ pub(crate) use share::{Shared, Sharing, next_share, share};
 pub(crate) use xattrs::{Attribute, remove_xattr, set_xattr, xattr, xattrs};
 
 use crate::{
-    engine::{Reads, Transaction, counter, mark},
+    engine::{Engine, Reads, Transaction, counter, mark},
     schema::{self, Entry, Format, Node},
     trash,
 };
@@ -52,6 +52,17 @@ pub(crate) struct Asked {
     pub(crate) now: SystemTime,
     /// The session that does it, if there can be several.
     pub(crate) session: Option<u64>,
+}
+
+impl Asked {
+    /// By the file system itself, now.
+    pub(crate) fn by_itself(engine: &dyn Engine) -> Self {
+        Self {
+            by: Identity::root(),
+            now: clock::wall_time(),
+            session: engine.peers().map(|peers| peers.session().0),
+        }
+    }
 }
 
 /// A name in a directory, owned.

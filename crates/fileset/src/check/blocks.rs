@@ -138,15 +138,13 @@ async fn check_object(objects: &Objects, runs: &[(Inode, Stored)]) -> FsResult<(
 
 /// Which files refer to runs that are not right. A run to which many parts of files refer is looked at once.
 fn damaged(runs: &[(Inode, Stored)], is_right: impl Fn(&Stored) -> bool) -> Vec<(Inode, ObjectId)> {
-    let mut known: Vec<(&Stored, bool)> = Vec::new();
+    let mut known: Option<(&Stored, bool)> = None;
     let mut runs: Vec<_> = runs.iter().collect();
     runs.sort_by_key(|(_, run)| run.offset);
-    let damaged = runs.into_iter().filter(|(_, run)| match known.last() {
-        Some((last, is_right)) if *last == run => !is_right,
-        _ => {
-            known.push((run, is_right(run)));
-            known.last().is_some_and(|(_, is_right)| !is_right)
-        }
+    let damaged = runs.into_iter().filter(|(_, run)| {
+        let same = known.filter(|(last, _)| *last == run);
+        let (_, is_right) = *known.insert(same.unwrap_or_else(|| (run, is_right(run))));
+        !is_right
     });
     damaged.map(|(inode, run)| (*inode, run.object)).collect()
 }

@@ -7,12 +7,13 @@ use std::{
 };
 
 use penstock_base::{FileName, FsError, FsResult, clock};
-use penstock_vfs::{Dentry, Identity, Inode};
+use penstock_vfs::{Dentry, Inode};
 
 use super::listing::{entries, hour_from};
 use crate::{
-    engine::{Engine, Peers, Transaction, query, transact},
+    engine::{Engine, Transaction, query, transact},
     garbage,
+    held::Held,
     operations::{self, Asked, Place, Unnamed},
     schema::{self, Hour, TRASH},
     snapshots::Preserving,
@@ -49,15 +50,26 @@ pub(crate) fn until(older: Duration) -> Hour {
 /// Removes some of what came into the trash in hours that ended before so long, or of all; durable when this returns. While a
 /// volume has the file system open its [`purge_some`](crate::FilesetVolume::purge_some) does it.
 pub async fn purge_some(engine: Arc<dyn Engine>, older: Option<Duration>) -> FsResult<Emptied> {
-    let (engine, hours) = (Preserving::new(engine), older.map(until));
+    empty(&Preserving::new(engine), older.map(until), None).await
+}
+
+/// The same of a file system that is open.
+pub(crate) async fn empty_some(parts: &Parts, until: Option<Hour>) -> FsResult<Emptied> {
+    empty(&parts.engine, until, Some(&parts.held)).await
+}
+
+/// Makes some steps, durably. `held` are the files that a volume has open, if one has the file system open here.
+async fn empty(engine: &Preserving, until: Option<Hour>, held: Option<&Held>) -> FsResult<Emptied> {
     let mut emptied = Emptied::default();
     for _ in 0..STEPS_MAX {
-        let step = step(&engine, hours).await?;
+        let step = step(engine, until).await?;
         emptied.files += step.orphans.len() as u64;
-        if engine.peers().is_none() {
-            // Nobody holds them. Where others have the file system open one of these collects them.
-            for orphan in step.orphans {
-                garbage::collect(&engine, orphan).await?;
+        for orphan in step.orphans {
+            match held {
+                Some(held) => held.orphaned(orphan),
+                // Nobody holds it. Where others have the file system open one of these collects it.
+                None if engine.peers().is_none() => drop(garbage::collect(engine, orphan).await?),
+                None => {}
             }
         }
         if step.is_last {
@@ -66,24 +78,6 @@ pub async fn purge_some(engine: Arc<dyn Engine>, older: Option<Duration>) -> FsR
         }
     }
     engine.sync().await?;
-    Ok(emptied)
-}
-
-/// The same of a file system that is open.
-pub(crate) async fn empty_some(parts: &Parts, until: Option<Hour>) -> FsResult<Emptied> {
-    let mut emptied = Emptied::default();
-    for _ in 0..STEPS_MAX {
-        let step = step(&parts.engine, until).await?;
-        emptied.files += step.orphans.len() as u64;
-        for orphan in step.orphans {
-            parts.held.orphaned(orphan);
-        }
-        if step.is_last {
-            emptied.is_done = true;
-            break;
-        }
-    }
-    parts.engine.sync().await?;
     Ok(emptied)
 }
 
@@ -118,11 +112,7 @@ pub(crate) async fn expire(parts: &Parts, now: SystemTime) -> FsResult<()> {
 }
 
 async fn step(engine: &Preserving, until: Option<Hour>) -> FsResult<Step> {
-    let asked = Asked {
-        by: Identity::root(),
-        now: clock::wall_time(),
-        session: engine.peers().map(Peers::session).map(|session| session.0),
-    };
+    let asked = Asked::by_itself(engine);
     transact(engine, move |transaction| {
         step_now(transaction, &asked, until)
     })

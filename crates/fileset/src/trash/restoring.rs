@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use penstock_base::{FileName, FsError, FsResult, clock};
-use penstock_vfs::{Identity, Inode, RenameMode};
+use penstock_base::{FileName, FsError, FsResult};
+use penstock_vfs::{Inode, RenameMode};
 
 use super::listing::{Found, find, is_there, path_in, walk};
 use crate::{
-    engine::{Engine, Peers, Reads, Transaction, transact},
+    engine::{Engine, Reads, Transaction, transact},
     operations::{self, Asked, Place, Renaming},
     schema::Trashed,
     snapshots::Preserving,
@@ -23,11 +23,7 @@ pub async fn restore(
     target: Option<String>,
 ) -> FsResult<String> {
     let engine = Preserving::new(engine);
-    let asked = Asked {
-        by: Identity::root(),
-        now: clock::wall_time(),
-        session: engine.peers().map(Peers::session).map(|session| session.0),
-    };
+    let asked = Asked::by_itself(&engine);
     let restored = transact(&engine, move |transaction| {
         restore_now(transaction, &asked, (&entry, target.as_deref()))
     });
