@@ -4,7 +4,8 @@ use penstock_base::FsError;
 
 use crate::{
     ground::{
-        USER, bytes, common, files, limit, two_in_memory, two_on_a_database, until_counted, used,
+        USER, bytes, common, files, limit, listed, two_in_memory, two_on_a_database, until_counted,
+        used,
     },
     support::{Place, file, user},
 };
@@ -55,7 +56,10 @@ async fn a_write_knows_what_other_machines_saved([one, other]: &[Place; 2]) {
     limit(one, USER, bytes(0, 100_000)).await;
     let (mine, theirs) = (one.by(user(7)), other.by(user(7)));
     mine.store(above, "a", &[1; 60_000]).await.unwrap();
-    let is_known = || async { used(other, USER).await.0 == 60_000 };
+    let is_known = || async {
+        let quota = listed(other, USER).await;
+        quota.is_some_and(|quota| quota.used.bytes == 60_000)
+    };
     other.until(is_known).await;
     let refused = theirs.store(above, "b", &[1; 40_001]).await;
     assert_eq!(refused, Err(FsError::QuotaExceeded));
