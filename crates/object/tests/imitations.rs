@@ -342,3 +342,23 @@ async fn what_was_sent_tells_whose_object_it_is_where_no_tag_does() {
     let refused = append_in_parts(&bed, &before, b'r').await;
     assert_eq!(kind_of(refused), ErrorKind::PreconditionFailed);
 }
+
+#[tokio::test]
+async fn copies_of_parts_that_are_refused_at_once_are_all_told_as_unsupported() {
+    let bed = Bed::lacking(&[]);
+    let tag = bed.put("source", b'o', LARGE).await;
+    let upload = bed.begin("target").await;
+    let refusal = Fault::Status {
+        status: 411,
+        code: "MissingContentLength".to_owned(),
+    };
+    // Each is on its way before the first has its answer.
+    bed.server.faults().set(Faults {
+        latency_ms: 100,
+        ..Faults::rule(FaultRule::new(refusal).on(&[Served::UploadPartCopy]))
+    });
+    let copy = || bed.copy_part(("source", &tag), ("target", &upload));
+    let (first, second) = tokio::join!(copy(), copy());
+    let kinds = [first, second].map(kind_of);
+    assert_eq!(kinds, [ErrorKind::Unsupported; 2]);
+}

@@ -126,7 +126,8 @@ impl<D: Dialect> RestStore<D> {
                 feature.learn(true);
                 Ok(answer)
             }
-            Err(error) if feature.state() == Known::Unknown && is_unable(&error) => {
+            // Another copy may have learned it meanwhile.
+            Err(error) if feature.state() != Known::Present && is_unable(&error) => {
                 // A request that is malformed may have been so for its range.
                 if error.kind != ErrorKind::InvalidRequest || error.status == Some(LENGTH_REQUIRED)
                 {
