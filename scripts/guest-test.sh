@@ -2,8 +2,8 @@
 # `make guest-test`: the tests that need a kernel driver which this machine's kernel may lack, such
 # as nbd, ublk or NFS, in a guest with Debian's kernel. Everything is emulated, so neither KVM nor root is
 # needed, and the guest sees nothing of this machine: it gets the binaries, with their libraries,
-# in memory. PACKAGE names another kernel package, TESTS="NAME ..." some of the tests, KEEP=1 keeps
-# what the guest boots from.
+# in memory. PACKAGE names another kernel package, TESTS="NAME ..." some of the tests, LIMIT=SECONDS how long they
+# may take together, KEEP=1 keeps what the guest boots from. What PENSTOCK_TEST_... variables say holds in the guest.
 set -euo pipefail
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$repository"
@@ -15,7 +15,7 @@ source scripts/tools.sh
 readonly modules=(crc32c_generic fuse loop erofs ext4 nfsv3 nbd ublk_drv)
 readonly guest_memory=2G guest_processors=2
 # Seconds until a guest that hangs is ended.
-readonly limit=1500
+readonly limit=${LIMIT:-3000}
 
 require_rust
 require qemu-system-x86_64 qemu-system-x86
@@ -23,6 +23,8 @@ require busybox busybox-static
 require cpio cpio
 require xz xz-utils
 require dpkg-deb dpkg
+want_fsx
+want_pjdfstest
 have apt-get || die "the guest's kernel is a Debian package, and there is no apt-get here"
 
 folder=$(mktemp -d)
@@ -109,6 +111,7 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 mount -t tmpfs tmp /tmp
 mount -t tmpfs run /run
+. /environment
 ln -s /proc/self/fd /dev/fd
 ip link set lo up
 dmesg -n 1
@@ -129,7 +132,7 @@ load ublk_drv
 for program in $(cat /programs); do
   case $program in
     penstock_*) only=served_tests ;;
-    tools_tree-*) only=through_nfs ;;
+    tools_tree-* | pjdfstest-* | fsx-*) only=through_nfs ;;
     *) only= ;;
   esac
   "/bin/$program" --test-threads 1 --nocapture $only || status=1
@@ -153,7 +156,7 @@ note "$(basename "$image")"
 
 say "Build"
 cargo build --quiet --package penstock-cli
-read -ra tests <<<"${TESTS:-penstock_block stream_nbd stream_ublk nfs tools_tree}"
+read -ra tests <<<"${TESTS:-penstock_block stream_nbd stream_ublk nfs tools_tree pjdfstest fsx}"
 
 say "Guest"
 guest=$folder/guest
@@ -161,6 +164,12 @@ mkdir -p "$guest"/{bin,dev,proc,sys,tmp,run,root,modules,var/cache,etc}
 cp "$(command -v busybox)" "$guest/bin/busybox"
 for module in "${modules[@]}"; do add_module "$module"; done
 add_program "$(target_directory)/debug/penstock"
+for suite in pjdfstest fsx; do
+  ! have "$suite" || add_program "$(command -v "$suite")"
+done
+printf '%s:x:%d:%d::/:/bin/sh\n' root 0 0 daemon 1 1 nobody 65534 65534 >"$guest/etc/passwd"
+printf '%s:x:%d:\n' root 0 daemon 1 nogroup 65534 >"$guest/etc/group"
+export -p | grep '^declare -x PENSTOCK_TEST_.*=' | sed 's/^declare -x/export/' >"$guest/environment" || true
 for test in "${tests[@]}"; do
   program=$(test_program "$test")
   [ -n "$program" ] || die "the test $test does not build"

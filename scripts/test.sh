@@ -20,6 +20,7 @@ require_fuse
 want fio fio
 want attr attr
 want setfacl acl
+want bsdtar libarchive-tools
 want s3fs s3fs
 want rclone rclone
 want rsync rsync

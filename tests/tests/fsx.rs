@@ -7,13 +7,14 @@
 use std::{
     path::Path,
     process::{Command, Stdio},
+    rc::Rc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use penstock_devserver::{Fault, FaultRule, Faults, Operation};
 use penstock_tests::{
-    Bucket, Fileset, Kind, Mount, Patience, Scratch, run_within,
+    Bucket, Fileset, Kind, Mount, NfsMount, Patience, Scratch, run_within,
     shortage::{self, Mode, slow_store},
 };
 
@@ -26,6 +27,9 @@ const FAILING_DEFAULT: u32 = 1000;
 /// The same on a mount that is short of everything.
 const SHORT_VARIABLE: &str = "PENSTOCK_TEST_FSX_SHORT_OPERATIONS";
 const SHORT_DEFAULT: u32 = 240;
+/// The same through a mount target.
+const NFS_VARIABLE: &str = "PENSTOCK_TEST_FSX_NFS_OPERATIONS";
+const NFS_DEFAULT: u32 = 2000;
 /// Makes another run.
 const SEED_VARIABLE: &str = "PENSTOCK_TEST_FSX_SEED";
 /// The seed unless it is given, so that a failure can be repeated.
@@ -55,8 +59,13 @@ const SMALL_MAX: u32 = 4 << 20;
 /// What a run does. Operations of no bytes would end it: `posix_fallocate` refuses them everywhere.
 const WEIGHTS: &str = "[weights]\n\
     close_open = 0.3\ninvalidate = 1\nmapread = 10\nmapwrite = 10\nread = 10\nwrite = 10\n\
-    truncate = 5\nfsync = 0.2\nfdatasync = 0.2\nposix_fallocate = 3\npunch_hole = 5\n\
+    truncate = 5\nfsync = 0.2\nfdatasync = 0.2\nposix_fallocate = 3\n\
     sendfile = 3\nposix_fadvise = 1\ncopy_file_range = 3\n";
+/// The same where holes can be punched.
+const WEIGHT_OF_HOLES: &str = "punch_hole = 5\n";
+
+/// How often a mount target is killed under a run.
+const KILLED_EVERY: Duration = Duration::from_secs(20);
 
 fn given(variable: &str) -> Option<u32> {
     let text = std::env::var(variable).ok()?;
@@ -80,6 +89,8 @@ struct Exercise {
     /// Bytes that the file has at most.
     size: u32,
     seed: u32,
+    /// Whether it punches holes.
+    holes: bool,
 }
 
 /// Runs fsx on a mount.
@@ -89,11 +100,14 @@ fn exercise(mount: &Path, scratch: &Scratch, exercise: Exercise) {
         operations,
         size,
         seed,
+        holes,
     } = exercise;
+    let weight_of_holes = if holes { WEIGHT_OF_HOLES } else { "" };
     let artifacts = scratch.folder(&format!("artifacts-{seed}"));
     let configuration = artifacts.join("fsx.toml");
     let most = if size > SMALL_MAX { 1 << 20 } else { 64 << 10 };
-    let text = format!("flen = {size}\n[opsize]\nmin = 1\nmax = {most}\n{WEIGHTS}");
+    let text =
+        format!("flen = {size}\n[opsize]\nmin = 1\nmax = {most}\n{WEIGHTS}{weight_of_holes}");
     std::fs::write(&configuration, text).expect("scratch is writable");
     let mut fsx = Command::new("fsx");
     fsx.args(["-q", "-q", "-S", &seed.to_string()])
@@ -151,23 +165,43 @@ fn run(ground: Ground, faults: Option<Faults>, (operations, sizes): (u32, &[u32]
     if let Some(faults) = faults {
         bucket.fail(faults);
     }
-    exercise_all(mount.path(), &scratch, (operations, sizes));
+    exercise_all(mount.path(), &scratch, Load::new(operations, sizes));
     if failing {
         bucket.heal();
     }
     mount.unmount();
 }
 
-/// Runs fsx on several files at once, which share the operations.
+/// Several files that fsx works on at once.
+#[derive(Debug, Clone, Copy)]
+struct Load<'a> {
+    /// Of all files together.
+    operations: u32,
+    /// Bytes that each has at most.
+    sizes: &'a [u32],
+    holes: bool,
+}
+
+impl<'a> Load<'a> {
+    fn new(operations: u32, sizes: &'a [u32]) -> Self {
+        Self {
+            operations,
+            sizes,
+            holes: true,
+        }
+    }
+}
+
 #[track_caller]
-fn exercise_all(mount: &Path, scratch: &Scratch, (operations, sizes): (u32, &[u32])) {
+fn exercise_all(mount: &Path, scratch: &Scratch, load: Load<'_>) {
     let seed = given(SEED_VARIABLE).unwrap_or(SEED_DEFAULT);
     thread::scope(|scope| {
-        for (size, seed) in sizes.iter().zip(seed..) {
+        for (size, seed) in load.sizes.iter().zip(seed..) {
             let one = Exercise {
-                operations: operations / sizes.len() as u32,
+                operations: load.operations / load.sizes.len() as u32,
                 size: *size,
                 seed,
+                holes: load.holes,
             };
             scope.spawn(move || exercise(mount, scratch, one));
         }
@@ -211,9 +245,55 @@ fn a_file_system_exerciser_finds_nothing_on_a_fileset() {
     let operations = given(OPERATIONS_VARIABLE).unwrap_or(OPERATIONS_DEFAULT);
     let (fileset, scratch) = (Fileset::new("fsx"), Scratch::new());
     let mount = fileset.mount();
-    exercise_all(mount.path(), &scratch, (operations, &SIZES_OF_A_FILESET));
+    let load = Load::new(operations, &SIZES_OF_A_FILESET);
+    exercise_all(mount.path(), &scratch, load);
     mount.unmount();
     fileset.run("check", &["--data"]).expect_success();
+}
+
+/// Runs it on a fileset through the kernel's NFS client, which `kill` may trouble meanwhile.
+#[track_caller]
+fn run_through_nfs(kill: impl FnOnce(&mut NfsMount, &thread::ScopedJoinHandle<'_, ()>)) {
+    if !NfsMount::is_possible() || !has_fsx() {
+        return;
+    }
+    let (fileset, scratch) = (Rc::new(Fileset::new("fsx-nfs")), Scratch::new());
+    let served = Rc::clone(&fileset);
+    let mut mounted = NfsMount::new(move || served.command("serve"));
+    let load = Load {
+        // NFSv3 has no word for it.
+        holes: false,
+        ..Load::new(
+            given(NFS_VARIABLE).unwrap_or(NFS_DEFAULT),
+            &SIZES_OF_A_FILESET,
+        )
+    };
+    let (place, scratch) = (mounted.path().to_owned(), &scratch);
+    thread::scope(|scope| {
+        let running = scope.spawn(move || exercise_all(&place, scratch, load));
+        kill(&mut mounted, &running);
+    });
+    drop(mounted);
+    fileset.run("check", &["--data"]).expect_success();
+}
+
+#[test]
+fn a_file_system_exerciser_finds_nothing_through_nfs() {
+    run_through_nfs(|_, _| {});
+}
+
+#[test]
+fn a_file_system_exerciser_finds_nothing_through_nfs_while_the_target_is_killed() {
+    run_through_nfs(|mounted, running| {
+        let mut killed = Instant::now();
+        while !running.is_finished() {
+            thread::sleep(Duration::from_millis(50));
+            if killed.elapsed() > KILLED_EVERY {
+                mounted.kill_and_start();
+                killed = Instant::now();
+            }
+        }
+    });
 }
 
 #[test]

@@ -125,6 +125,64 @@ fn what_programs_write_while_a_target_is_killed_is_all_there() {
     assert!(fs::read(place.join("large")).expect("read") == content(20_000_000));
 }
 
+/// A client asks again what it has no answer to: a name that it took away is gone by then, and one that it made is taken.
+#[test]
+fn names_that_change_while_a_target_is_killed_change_once() {
+    if !NfsMount::is_possible() {
+        return;
+    }
+    let fileset = std::rc::Rc::new(Fileset::new("nfs-names"));
+    let served = std::rc::Rc::clone(&fileset);
+    let mut mounted = NfsMount::new(move || served.command("serve"));
+    let is_over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let changing: Vec<_> = (0..8)
+        .map(|number| {
+            let (place, is_over) = (
+                mounted.path().join(format!("of {number}")),
+                std::sync::Arc::clone(&is_over),
+            );
+            std::thread::spawn(move || {
+                let mut rounds = 0;
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    change_names(&place);
+                    rounds += 1;
+                }
+                rounds
+            })
+        })
+        .collect();
+    for _ in 0..6 {
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        mounted.kill_and_start();
+    }
+    is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    for changing in changing {
+        let rounds: u32 = changing.join().expect("no program saw an error");
+        assert!(rounds > 0);
+    }
+    assert_eq!(
+        fs::read_dir(mounted.path()).expect("listed").count(),
+        0,
+        "what was made was removed"
+    );
+    drop(mounted);
+    fileset.run("check", &[]).expect_success();
+}
+
+/// Makes a tree of names below `place`, each in a way that fails if it is done twice, and removes it.
+fn change_names(place: &Path) {
+    fs::create_dir(place).expect("made once");
+    let (file, other) = (place.join("file"), place.join("other"));
+    fs::File::create_new(&file).expect("made once");
+    fs::hard_link(&file, &other).expect("linked once");
+    symlink("file", place.join("link")).expect("linked once");
+    fs::rename(&other, place.join("moved")).expect("moved once");
+    for name in ["moved", "link", "file"] {
+        fs::remove_file(place.join(name)).expect("removed once");
+    }
+    fs::remove_dir(place).expect("removed once");
+}
+
 #[test]
 fn the_kernel_mounts_a_bucket_and_writes_files_from_front_to_back() {
     if !NfsMount::is_possible() {

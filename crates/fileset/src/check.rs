@@ -169,6 +169,10 @@ impl Survey {
                 schema::inode_in(key)?;
                 schema::FileLocks::decode(value)?;
             }
+            [kind::CALL, ..] => {
+                schema::check_call(key)?;
+                schema::CarriedOut::decode(value)?;
+            }
             [kind::GARBAGE, ..] => {
                 self.garbage.insert(schema::object_in(key)?, ());
             }

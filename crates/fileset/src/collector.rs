@@ -9,6 +9,7 @@ use std::{
 use penstock_base::{FsResult, clock};
 
 use crate::{
+    calls,
     garbage::{LEAK_GRACE, Sweep, collect, delete_garbage, sweep_bucket},
     quotas::{self, Counting},
     snapshots,
@@ -73,6 +74,7 @@ pub(crate) async fn run(parts: Weak<Parts>) {
             next_sweep = clock::now() + SWEEP_INTERVAL;
             if parts.is_elected().await {
                 sweep(&parts).await;
+                forget_calls(&parts).await;
             }
         }
     }
@@ -87,6 +89,12 @@ async fn count_some(parts: &Parts) -> FsResult<()> {
     }
     parts.held.bell.notify_one();
     Ok(())
+}
+
+async fn forget_calls(parts: &Parts) {
+    if let Err(error) = calls::forget_old(&*parts.engine, clock::wall_time()).await {
+        tracing::warn!(%error, "calls that clients will not repeat are still remembered");
+    }
 }
 
 async fn sweep(parts: &Parts) {

@@ -25,6 +25,7 @@
 //! refers to it. What was decided and why, and what is yet to come, is in `docs/decisions/fileset.md`; what each
 //! operation promises in `docs/semantics/fileset.md`.
 
+mod calls;
 pub mod check;
 mod collector;
 pub mod compression;

@@ -28,9 +28,9 @@ pub(crate) use extents::{
     written_in,
 };
 pub(crate) use link::link;
-pub(crate) use make::{Making, NewFile, format, make};
+pub(crate) use make::{MadeNode, Making, NewFile, format, make};
 pub(crate) use orphans::{collect, drop_garbage, garbage, orphans, set_lengths};
-pub(crate) use remove::{Unnamed, remove, unlink};
+pub(crate) use remove::{Removing, Unnamed, remove, unlink};
 pub(crate) use rename::{Renaming, rename};
 pub(crate) use resize::{Condition, Cut, cut, grow, next_cut, punch};
 pub(crate) use share::{Shared, Sharing, next_share, share};

@@ -25,6 +25,7 @@
 //! | `Z` | how far keys were brought here from elsewhere, until all are ([`crate::dumps`]) |
 //! | `U` `f`, `U` `b`, `U` `c` | counters: files, bytes that they occupy, and those of these that compression spares |
 //! | `U` whose, `f` or `b` | the same of those of a user, of a group or of a directory with all below it ([`Subject`]) |
+//! | `r` client, number | the call in which a client changed names ([`CarriedOut`]) |
 //! | `t` | for how many days removed files stay in the trash, if they come there |
 //! | `l` | that something is limited, and which files are counted to their owners ([`Quotas`]) |
 //! | `l` whose | what one may use ([`Limits`]) |
@@ -39,6 +40,7 @@
 //! What an entry changes of its directory is in `T` and `L` alone: creates in one directory change the same keys but look
 //! at none of them, so engines need not make them wait. Each value begins with the version of its own layout.
 
+mod call;
 mod chunk;
 mod codec;
 mod compression;
@@ -51,6 +53,7 @@ mod sessions;
 mod snapshot;
 mod trash;
 
+pub(crate) use call::{CarriedOut, call, check_call};
 pub(crate) use chunk::{Chunk, Extent, FOLD_FIRST_AT, GRAIN, Share, Stored, UseChange};
 pub use compression::Compression;
 pub(crate) use compression::{COMPRESSION, Frames};
@@ -120,6 +123,7 @@ pub(crate) mod kind {
     pub(crate) const USED: u8 = b'U';
     pub(crate) const QUOTA: u8 = b'l';
     pub(crate) const MARKING: u8 = b'm';
+    pub(crate) const CALL: u8 = b'r';
 }
 
 /// A key of an inode.

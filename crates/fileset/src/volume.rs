@@ -5,6 +5,7 @@
 //! of a change is told.
 
 mod attributes;
+mod changes;
 mod compression;
 mod dumping;
 mod holding;
@@ -27,21 +28,23 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult, Payload, clock};
 use penstock_vfs::{
-    AccessMask, Allocation, AttributeChanges, Attributes, Change, Dentry, DirectorySink, Entry,
-    Features, FileKind, HandleId, Identity, Inode, ListFrom, Locks, Lookup, Made, New, NewKind,
-    NodeId, OpenOptions, Opened, Position, RemoveKind, RenameMode, Renamed, Seek, Statistics,
-    Unsaved, Volume, Watcher, WritePlace, Written, XattrMode, permission,
+    AccessMask, Allocation, AttributeChanges, Attributes, CallId, Change, Dentry, DirectorySink,
+    Entry, Features, FileKind, HandleId, Identity, Inode, ListFrom, Locks, Lookup, Made, New,
+    NewKind, NodeId, OpenOptions, Opened, Position, RemoveKind, RenameMode, Renamed, Seek,
+    Statistics, Unsaved, Volume, Watcher, WritePlace, Written, XattrMode, permission,
 };
 
 pub(crate) use self::parts::Parts;
 use self::{holding::wanted, names::believed_for};
 use crate::{
-    collector,
+    calls, collector,
     engine::{Engine, Reads, Transaction, transact},
     listings::Listings,
     machines::{Machines, VolumeLocks},
     numbers::Numbers,
-    operations::{self, Asked, Attribute, LINKS_MAX, Making, NewFile, Place, Renaming, Unnamed},
+    operations::{
+        self, Asked, Attribute, LINKS_MAX, Making, NewFile, Place, Removing, Renaming, Unnamed,
+    },
     schedule::Scheduler,
     schema,
     snapshots::{check_changeable, look},
@@ -147,6 +150,7 @@ impl Volume for FilesetVolume {
             saves_names_behind: true,
             finds_holes: true,
             copies_ranges: true,
+            remembers_calls: true,
             changes_elsewhere: self.parts.machines.is_some(),
             ..Features::READ_ONLY
         }
@@ -259,6 +263,13 @@ impl Volume for FilesetVolume {
         target.ok_or(FsError::InvalidArgument("only symbolic links have targets"))
     }
 
+    async fn knows_call(&self, call: &CallId) -> FsResult<bool> {
+        self.parts.catch_up().await?;
+        let now = clock::wall_time();
+        self.query(|reads| Ok(calls::find(reads, call, now)?.is_some()))
+            .await
+    }
+
     async fn make(
         &self,
         by: &Identity,
@@ -281,10 +292,7 @@ impl Volume for FilesetVolume {
             new,
             inode: self.numbers.next(&*self.parts.engine).await?,
         };
-        let make = || {
-            let making = making.clone();
-            self.transact(move |transaction| operations::make(transaction, &making))
-        };
+        let make = || self.make_name(&making);
         let made = self.parts.held.with_room(make).await?;
         self.parts.held.take(made.inode)?;
         let entry = self.held(made.inode).await?;
@@ -321,9 +329,7 @@ impl Volume for FilesetVolume {
         self.check_place(dentry)?;
         check_changeable(inode)?;
         let (asked, place) = (self.asked(by), Place::new(dentry));
-        let linked =
-            self.transact(move |transaction| operations::link(transaction, &asked, inode, &place));
-        let directory = linked.await?;
+        let directory = self.link_name(&asked, inode, place).await?;
         self.parts.held.take(inode)?;
         Ok(Made {
             directory,
@@ -341,12 +347,12 @@ impl Volume for FilesetVolume {
             return self.drop_snapshot(by, dentry, kind).await;
         }
         check_changeable(dentry.parent)?;
-        let (asked, place) = (self.asked(by), Place::new(dentry));
-        let removed =
-            self.transact(move |transaction| operations::remove(transaction, &asked, &place, kind));
-        let removed = removed.await?;
-        self.lost(removed.unnamed);
-        Ok(removed.directory)
+        let removing = Removing {
+            asked: self.asked(by),
+            place: Place::new(dentry),
+            kind,
+        };
+        self.remove_name(removing).await
     }
 
     async fn rename(
@@ -364,10 +370,7 @@ impl Volume for FilesetVolume {
             target: Place::new(target),
             mode,
         };
-        let moved = self.transact(move |transaction| operations::rename(transaction, &renaming));
-        let moved = moved.await?;
-        self.lost(moved.unnamed);
-        Ok(moved.renamed)
+        self.rename_name(renaming).await
     }
 
     async fn open(&self, by: &Identity, inode: Inode, options: OpenOptions) -> FsResult<Opened> {

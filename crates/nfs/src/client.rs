@@ -6,11 +6,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use penstock_base::{Payload, clock};
+use penstock_base::{ChecksumKind, Payload, Summing, clock};
+use penstock_vfs::{Call as VolumeCall, CallId};
 
 use crate::{
     callbacks::Host,
     duplicates::CallKey,
+    limits::REPEATS_FOR,
     pace::Pace,
     protocol::{
         mount3,
@@ -31,6 +33,7 @@ pub(crate) struct Client {
     transport: Transport,
     /// How it is called.
     pub(crate) host: Host,
+    connected: clock::Instant,
 }
 
 impl Client {
@@ -47,6 +50,7 @@ impl Client {
             address,
             transport,
             host: Host::of(&peer),
+            connected: clock::now(),
         }))
     }
 
@@ -63,6 +67,26 @@ impl Client {
     /// The volumes of which the client may use an export, here or elsewhere.
     pub(crate) fn volumes(&self, credential: Option<&Credential>) -> Vec<Arc<Service>> {
         self.target.volumes.of_client(self.place(), credential)
+    }
+
+    /// What a volume remembers of a call that changes names. A connection that is new may have come because one to another
+    /// target was lost.
+    fn call(&self, (xid, procedure): (u32, u32), arguments: &[u8]) -> VolumeCall {
+        let mut sum = Summing::new(ChecksumKind::Crc64Nvme);
+        sum.add(&procedure.to_be_bytes());
+        sum.add(arguments);
+        let client = match self.address.ip() {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        VolumeCall {
+            id: CallId {
+                client: client.octets(),
+                number: xid,
+                sum: sum.checksum().value(),
+            },
+            may_be_repeat: self.connected.elapsed() < REPEATS_FOR,
+        }
     }
 
     /// The volume of a handle, and for whom a call of its file is carried out.
@@ -91,10 +115,13 @@ impl Client {
             let reply = Reply::finished(Reply::begin(xid), Payload::new());
             return (Work::Done(reply), 0);
         };
-        let (service, asked) = match self.asked(&call.credential, file) {
+        let (service, mut asked) = match self.asked(&call.credential, file) {
             Ok(found) => found,
             Err(status) => return self.refuse(xid, Refusal::Denied(status)),
         };
+        if request.effect() == Effect::Changes {
+            asked.call = Some(self.call((xid, procedure), &arguments));
+        }
         let answer = Call3 {
             target: Arc::clone(&self.target),
             service: Arc::clone(&service),

@@ -26,7 +26,8 @@ use std::{
 use bytes::Bytes;
 use penstock_base::{FsResult, Payload, metrics::Registry};
 use penstock_vfs::{
-    Access, AccessMask, Attributes, Change, Features, FileKind, Identity, Inode, Volume, permission,
+    Access, AccessMask, Attributes, Call, Change, Features, FileKind, Identity, Inode, Volume,
+    permission,
 };
 
 use crate::{
@@ -94,6 +95,8 @@ pub(crate) struct Asked {
     /// The export that its files are of.
     export: ExportId,
     read_only: bool,
+    /// If it changes names.
+    pub(crate) call: Option<Call>,
 }
 
 impl Asked {
@@ -103,7 +106,16 @@ impl Asked {
             by: rule.identity(credential)?,
             export,
             read_only: rule.read_only,
+            call: None,
         })
+    }
+
+    /// Who changes names, once in this call.
+    fn once(&self) -> Identity {
+        Identity {
+            call: self.call,
+            ..self.by.clone()
+        }
     }
 
     /// Fails where nothing may be changed.
@@ -182,6 +194,17 @@ impl Service {
     /// The number of an export of this volume.
     pub(crate) fn export_id(&self, export: &Export) -> ExportId {
         ExportId::of(&self.identity, export.components())
+    }
+
+    /// Whether the names that a call changes were changed when it came first, to this target or another one: what it
+    /// began with need not be there any more.
+    async fn was_carried_out(&self, asked: &Asked) -> Result<bool, Status> {
+        match asked.call.filter(|call| call.may_be_repeat) {
+            Some(call) if self.features.remembers_calls => {
+                Ok(self.volume.knows_call(&call.id).await?)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// The file of a handle.

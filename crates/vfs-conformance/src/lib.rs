@@ -64,6 +64,7 @@ macro_rules! __for_each_volume_contract {
             extended_attributes_are_kept_or_refused,
             holes_are_found_or_refused,
             ranges_are_copied_or_refused,
+            what_is_changed_in_a_call_is_changed_once,
             what_is_shut_down_is_saved,
         }
     };

@@ -16,11 +16,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult, Payload, clock};
 use penstock_vfs::{
-    AccessLists, AccessMask, AttributeChanges, Attributes, Change, Dentry, Detail, DirectorySink,
-    Durability, Entry, Exclusivity, Features, FileKind, HandleId, Identity, Inode, ListFrom,
-    ListKind, LockTable, Locks, Lookup, Made, New, NewKind, NodeId, OpenOptions, Opened, Position,
-    RemoveKind, RenameMode, Renamed, Seek, Statistics, TimeChange, Volume, WritePlace, Written,
-    XattrMode, permission,
+    AccessLists, AccessMask, AttributeChanges, Attributes, CallId, Change, Dentry, Detail,
+    DirectorySink, Durability, Entry, Exclusivity, Features, FileKind, HandleId, Identity, Inode,
+    ListFrom, ListKind, LockTable, Locks, Lookup, Made, New, NewKind, NodeId, OpenOptions, Opened,
+    Position, RemoveKind, RenameMode, Renamed, Seek, Statistics, TimeChange, Volume, WritePlace,
+    Written, XattrMode, permission,
 };
 
 use tree::{Content, Tree};
@@ -129,6 +129,7 @@ impl Volume for MemoryVolume {
             persistent_ids: true,
             finds_holes: true,
             copies_ranges: true,
+            remembers_calls: true,
             ..Features::READ_ONLY
         }
     }
@@ -221,6 +222,10 @@ impl Volume for MemoryVolume {
         }
     }
 
+    async fn knows_call(&self, call: &CallId) -> FsResult<bool> {
+        Ok(self.tree().calls.contains_key(call))
+    }
+
     async fn make(
         &self,
         by: &Identity,
@@ -241,6 +246,10 @@ impl Volume for MemoryVolume {
             return Err(FsError::InvalidArgument("only files are opened"));
         }
         let mut tree = self.tree();
+        if let Some(inode) = tree.made_before(by) {
+            tree.hold(inode)?;
+            return Ok(Made::new(entry(&tree, inode)?));
+        }
         let found = tree.find(dentry)?;
         let before = tree.attributes(dentry.parent)?;
         let inode = match found {
@@ -275,6 +284,7 @@ impl Volume for MemoryVolume {
             tree.resize(inode, 0, clock::wall_time())?;
         }
         let opened = open.map(|_| self.opened(&mut tree, inode)).transpose()?;
+        tree.remember(by, inode);
         tree.hold(inode)?;
         Ok(Made {
             entry: entry(&tree, inode)?,
@@ -289,6 +299,10 @@ impl Volume for MemoryVolume {
 
     async fn link(&self, by: &Identity, inode: Inode, dentry: Dentry<'_>) -> FsResult<Made> {
         let mut tree = self.tree();
+        if tree.made_before(by).is_some() {
+            tree.hold(inode)?;
+            return Ok(Made::new(entry(&tree, inode)?));
+        }
         let (file, before) = (tree.attributes(inode)?, tree.attributes(dentry.parent)?);
         if file.kind == FileKind::Directory {
             return Err(FsError::NotPermitted("a directory has one name"));
@@ -302,6 +316,7 @@ impl Volume for MemoryVolume {
             return Err(FsError::TooManyLinks);
         }
         tree.link(dentry, inode, clock::wall_time())?;
+        tree.remember(by, inode);
         tree.hold(inode)?;
         Ok(Made::new(entry(&tree, inode)?))
     }
@@ -313,6 +328,9 @@ impl Volume for MemoryVolume {
         kind: RemoveKind,
     ) -> FsResult<Change> {
         let mut tree = self.tree();
+        if tree.made_before(by).is_some() {
+            return Ok(Change::UNTOLD);
+        }
         let inode = tree.find(dentry)?.ok_or(FsError::NotFound)?;
         let (file, before) = (tree.attributes(inode)?, tree.attributes(dentry.parent)?);
         match (kind, file.kind == FileKind::Directory) {
@@ -323,6 +341,7 @@ impl Volume for MemoryVolume {
         }
         permission::check_removal(&before, &file, by)?;
         tree.unlink(dentry, clock::wall_time())?;
+        tree.remember(by, inode);
         Ok(Change {
             before: Some(before.brief()),
             after: Some(tree.attributes(dentry.parent)?),
@@ -337,6 +356,9 @@ impl Volume for MemoryVolume {
         mode: RenameMode,
     ) -> FsResult<Renamed> {
         let mut tree = self.tree();
+        if tree.made_before(by).is_some() {
+            return Ok(Renamed::default());
+        }
         let moved = tree.find(source)?.ok_or(FsError::NotFound)?;
         let there = tree.find(target)?;
         let directory = tree.attributes(source.parent)?;
@@ -358,6 +380,7 @@ impl Volume for MemoryVolume {
         tree.link(target, moved, now)?;
         tree.unlink(source, now)?;
         tree.moved(moved, target.parent);
+        tree.remember(by, moved);
         Ok(Renamed::default())
     }
 

@@ -4,8 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use penstock_base::{FileName, FsError};
 use penstock_vfs::{
-    AttributeChanges, Dentry, Exclusivity, FileKind, Inode, Lookup, New, NewKind, OpenOptions,
-    Position, RemoveKind, RenameMode, Seek, TimeChange, WritePlace, XattrMode,
+    AttributeChanges, Call, CallId, Dentry, Exclusivity, FileKind, Identity, Inode, Lookup, New,
+    NewKind, OpenOptions, Position, RemoveKind, RenameMode, Seek, TimeChange, WritePlace,
+    XattrMode,
 };
 
 use crate::{
@@ -459,6 +460,60 @@ async fn is_not_copied_over_itself(bed: &Bed) {
     assert_eq!(beside, Ok(3));
     bed.close(handle).await.unwrap();
     assert_eq!(bed.content("copy").await.unwrap(), b"23423489");
+}
+
+/// A change of names that is asked for again in the same call is not made again, whatever was made of the name since.
+pub async fn what_is_changed_in_a_call_is_changed_once(bed: &Bed) {
+    let volume = bed.volume();
+    if !volume.features().remembers_calls {
+        return;
+    }
+    let by = |number| Identity {
+        call: Some(Call {
+            id: CallId {
+                client: *b"one of our tests",
+                number,
+                sum: 7,
+            },
+            may_be_repeat: true,
+        }),
+        ..bed.by.clone()
+    };
+    let (one, two) = (name("one"), name("two"));
+    let (one, two) = (Dentry::new(ROOT, &one), Dentry::new(ROOT, &two));
+    let make = async |number, dentry| {
+        let (by, directory) = (by(number), new(NewKind::Directory));
+        let made = volume.make(&by, dentry, directory, None);
+        made.await.map(|made| made.entry.attributes.inode)
+    };
+    assert!(!volume.knows_call(&by(1).call.unwrap().id).await.unwrap());
+    let inode = make(1, one).await.unwrap();
+    assert!(volume.knows_call(&by(1).call.unwrap().id).await.unwrap());
+    assert_eq!(make(1, one).await, Ok(inode));
+    assert_eq!(make(2, one).await, Err(FsError::AlreadyExists));
+    assert!(!volume.knows_call(&by(2).call.unwrap().id).await.unwrap());
+
+    let rename = async || volume.rename(&by(3), one, two, RenameMode::Replace).await;
+    rename().await.unwrap();
+    let other = make(4, one).await.unwrap();
+    rename().await.unwrap();
+    assert_eq!(bed.at("one").await.unwrap().inode, other);
+    assert_eq!(bed.at("two").await.unwrap().inode, inode);
+
+    let remove = async || volume.remove(&by(5), two, RemoveKind::Directory).await;
+    remove().await.unwrap();
+    make(6, two).await.unwrap();
+    remove().await.unwrap();
+    assert!(bed.at("two").await.is_ok());
+
+    let (three, four) = (name("three"), name("four"));
+    let (three, four) = (Dentry::new(ROOT, &three), Dentry::new(ROOT, &four));
+    let file = volume.make(&bed.by, three, new(NewKind::Regular), None);
+    let file = file.await.unwrap().entry.attributes.inode;
+    let link = async || volume.link(&by(7), file, four).await;
+    link().await.unwrap();
+    link().await.unwrap();
+    assert_eq!(bed.at("four").await.unwrap().links, 2);
 }
 
 /// What a door left open is saved in the end, and nothing is unsaved then.

@@ -28,6 +28,8 @@ pub struct Features {
     pub finds_holes: bool,
     /// [`crate::Volume::copy_range`] copies.
     pub copies_ranges: bool,
+    /// A change of names that is made in a call ([`crate::Identity::call`]) is made once, whichever door asks for it again.
+    pub remembers_calls: bool,
     /// The smallest difference between two time stamps that is kept.
     pub time_granularity: Duration,
     /// Others change files without this volume, which tells its doors so: what a door keeps, it keeps of what is stored
@@ -49,6 +51,7 @@ impl Features {
         saves_names_behind: false,
         finds_holes: false,
         copies_ranges: false,
+        remembers_calls: false,
         time_granularity: Duration::from_nanos(1),
         changes_elsewhere: false,
     };

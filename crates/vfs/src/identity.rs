@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::Call;
+
 /// The user and the groups of whoever asked a door for an operation.
 ///
 /// Cheap to clone: a door makes one for each connection or request and passes it by reference.
@@ -16,6 +18,8 @@ pub struct Identity {
     /// Whether the door, or a kernel before it, has checked permissions already. A volume that keeps
     /// owners and modes checks an identity that is not trusted with [`crate::permission`].
     pub is_trusted: bool,
+    /// The call in which names are changed, if it may come again.
+    pub call: Option<Call>,
 }
 
 impl Identity {
@@ -26,6 +30,7 @@ impl Identity {
             gid,
             groups: Arc::default(),
             is_trusted: true,
+            call: None,
         }
     }
 
@@ -36,6 +41,7 @@ impl Identity {
             gid,
             groups: groups.into(),
             is_trusted: false,
+            call: None,
         }
     }
 

@@ -10,6 +10,7 @@
 //! ACLs, and [`LockTable`] keeps the locks of a volume that one process serves.
 
 mod access_list;
+mod call;
 mod disk;
 mod features;
 mod identity;
@@ -21,6 +22,7 @@ mod volume;
 mod watcher;
 
 pub use access_list::{AccessEntry, AccessList, AccessLists, ListKind, Who};
+pub use call::{Call, CallId};
 pub use disk::Disk;
 pub use features::Features;
 pub use identity::{Identity, Owner};

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use penstock_base::{FsError, FsResult, Payload};
 
 use crate::{
-    AccessMask, Allocation, AttributeChanges, Change, Dentry, DirectorySink, Entry, Features,
-    FileKind, HandleId, Identity, Inode, ListFrom, Locks, Lookup, Made, New, NodeId, OpenOptions,
-    Opened, Position, RemoveKind, RenameMode, Renamed, Seek, Statistics, Unsaved, UnsavedItem,
-    Watcher, WritePlace, Written, XattrMode, permission,
+    AccessMask, Allocation, AttributeChanges, CallId, Change, Dentry, DirectorySink, Entry,
+    Features, FileKind, HandleId, Identity, Inode, ListFrom, Locks, Lookup, Made, New, NodeId,
+    OpenOptions, Opened, Position, RemoveKind, RenameMode, Renamed, Seek, Statistics, Unsaved,
+    UnsavedItem, Watcher, WritePlace, Written, XattrMode, permission,
 };
 
 const NO_XATTRS: FsError = FsError::Unsupported("this volume keeps no extended attributes");
@@ -120,6 +120,12 @@ pub trait Volume: Send + Sync + 'static {
     /// The target of a symbolic link. Fails with `InvalidArgument` if it is none.
     async fn read_symlink(&self, _by: &Identity, _inode: Inode) -> FsResult<Bytes> {
         Err(NO_SYMLINK)
+    }
+
+    /// Whether names were changed in this call, here or through another door. What that change began with, such as a name
+    /// that it took away, need not be there any more. Where [`Features::remembers_calls`] is not set a door need not ask.
+    async fn knows_call(&self, _call: &CallId) -> FsResult<bool> {
+        Ok(false)
     }
 
     /// Makes a file, a directory, a link, or a pipe, socket or device, and opens it if `open` says how; only files

@@ -104,9 +104,9 @@ impl Digest {
 /// What a key says elsewhere; nothing if it is of this machine, or of a file system that is on its way.
 pub(super) fn carried(key: &[u8], value: &Bytes) -> Option<Bytes> {
     match key {
-        schema::LOADING | schema::GENERATION | [kind::HOLDER | kind::LOCKS | kind::WRITER, ..] => {
-            None
-        }
+        schema::LOADING
+        | schema::GENERATION
+        | [kind::HOLDER | kind::LOCKS | kind::WRITER | kind::CALL, ..] => None,
         // Nobody holds it there.
         [kind::ORPHAN, ..] => Some(Bytes::new()),
         _ => Some(value.clone()),

@@ -13,6 +13,14 @@ use crate::{
     trash,
 };
 
+/// Which name is taken away, by whom.
+#[derive(Debug, Clone)]
+pub(crate) struct Removing {
+    pub(crate) asked: Asked,
+    pub(crate) place: Place,
+    pub(crate) kind: RemoveKind,
+}
+
 /// What was removed.
 #[derive(Debug, Clone)]
 pub(crate) struct Removed {
@@ -30,12 +38,8 @@ pub(crate) enum Unnamed {
 }
 
 /// Removes a name, and the file if nobody holds it: see [`super::orphans`].
-pub(crate) fn remove(
-    transaction: &mut dyn Transaction,
-    asked: &Asked,
-    place: &Place,
-    kind: RemoveKind,
-) -> FsResult<Removed> {
+pub(crate) fn remove(transaction: &mut dyn Transaction, removing: &Removing) -> FsResult<Removed> {
+    let Removing { asked, place, kind } = removing;
     let dentry = place.dentry();
     let above = directory_attributes(transaction, dentry.parent)?;
     permission::check(&above, &asked.by, penstock_vfs::AccessMask::EXECUTE)?;

@@ -15,6 +15,8 @@ const WITH_ACCESS_LISTS: u32 = 4;
 const WITH_COMPRESSION: u32 = 5;
 /// The same once removed files came into the trash: who does not know it would collect none, and count them for nobody.
 const WITH_TRASH: u32 = 6;
+/// The same once calls were remembered: who does not know them would carry one out twice.
+const WITH_CALLS: u32 = 7;
 /// Bytes in a chunk of a file, and in the largest object: large enough that a bucket is as fast as it can be with a
 /// few requests under way, small enough that one in memory for each of many writers is bearable.
 pub const BLOCK_SIZE: u64 = 4 << 20;
@@ -65,6 +67,11 @@ impl Format {
         self.at_least(WITH_TRASH)
     }
 
+    /// The same from the first call on that is carried out once.
+    pub(crate) fn with_calls(self) -> Self {
+        self.at_least(WITH_CALLS)
+    }
+
     fn at_least(self, version: u32) -> Self {
         Self {
             version: self.version.max(version),
@@ -89,7 +96,7 @@ impl Format {
             identity: value.try_get_u64_le().map_err(damaged)?,
             block_size: value.try_get_u64_le().map_err(damaged)?,
         };
-        let is_known = (FORMAT_VERSION..=WITH_TRASH).contains(&version);
+        let is_known = (FORMAT_VERSION..=WITH_CALLS).contains(&version);
         if !is_known || format.block_size != BLOCK_SIZE {
             return Err(FsError::Unsupported(
                 "the file system has another format: use the version of penstock that made it",

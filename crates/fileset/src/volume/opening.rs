@@ -8,6 +8,7 @@ use penstock_vfs::Identity;
 
 use super::{FilesetVolume, Parts, asked};
 use crate::{
+    calls::Calls,
     collector,
     data::{Objects, Spool},
     engine::{Engine, Reads, query, transact},
@@ -71,6 +72,7 @@ impl FilesetVolume {
             engine,
             objects,
             held,
+            calls: Calls::default(),
         });
         match &parts.machines {
             Some(machines) => {

@@ -7,6 +7,7 @@ use penstock_vfs::{HandleId, Inode};
 
 use crate::{
     Label,
+    calls::Calls,
     data::Objects,
     files::{Files, Handle},
     held::Held,
@@ -25,6 +26,7 @@ pub(crate) struct Parts {
     pub(crate) objects: Arc<Objects>,
     pub(crate) files: Arc<Files>,
     pub(crate) held: Arc<Held>,
+    pub(crate) calls: Calls,
     /// Where others have the file system at the same time.
     pub(crate) machines: Option<Machines>,
 }

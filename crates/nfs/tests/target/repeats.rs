@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use nfs3_types::{
-    nfs3::{REMOVE3args, RENAME3args, WRITE3args, nfs_fh3, stable_how},
+    nfs3::{MKDIR3args, REMOVE3args, RENAME3args, WRITE3args, nfs_fh3, stable_how},
     xdr_codec::Opaque,
 };
 
@@ -41,6 +41,57 @@ async fn a_repeat_has_the_answer_of_the_first_also_over_another_connection() {
     assert_eq!(target.metric("nfs_repeated_total"), 2);
     raw.send(&removal(8, &root)).await;
     assert_eq!(raw.words().await[6], 2, "another call finds nothing");
+}
+
+/// Bytes of a call that changes names, as a client sends them again to whom it finds.
+fn change<T: nfs3_types::xdr_codec::Pack>(xid: u32, procedure: u32, arguments: &T) -> Vec<u8> {
+    let program = (NFS, 3, procedure);
+    record(&call_bytes(xid, program, credential(0, 0, &[]), arguments))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_target_changed_that_died_another_one_does_not_change_again() {
+    let target = Target::new().await;
+    let root = target.handle().await;
+    let in_root = |text| place(&root, text);
+    let mkdir = |text| MKDIR3args {
+        where_: in_root(text),
+        attributes: mode(0o755),
+    };
+    let removal = |text| REMOVE3args {
+        object: in_root(text),
+    };
+    let rename = RENAME3args {
+        from: in_root("two"),
+        to: in_root("three"),
+    };
+    let mut client = target.root().await;
+    create(&mut client, &root, "file").await;
+    create(&mut client, &root, "two").await;
+    let calls = [
+        change(1, 9, &mkdir("one")),
+        change(2, 12, &removal("file")),
+        change(3, 14, &rename),
+    ];
+    let mut raw = RawClient::new(&target).await;
+    for call in &calls {
+        raw.send(call).await;
+        assert_eq!(raw.words().await[6], 0);
+    }
+    // Somebody else made files of these names meanwhile.
+    create(&mut client, &root, "file").await;
+    create(&mut client, &root, "two").await;
+
+    let other = target.again(Making::default()).await;
+    let mut raw = RawClient::new(&other).await;
+    for call in &calls {
+        raw.send(call).await;
+        assert_eq!(raw.words().await[6], 0, "as the first answered");
+    }
+    let found = names(&mut client, &root, 4096).await;
+    assert_eq!(found, [".", "..", "file", "one", "three", "two"]);
+    raw.send(&change(4, 9, &mkdir("one"))).await;
+    assert_eq!(raw.words().await[6], 17, "another call finds it there");
 }
 
 #[tokio::test(flavor = "multi_thread")]

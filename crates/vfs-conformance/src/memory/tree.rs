@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use penstock_base::{FileName, FsError, FsResult};
-use penstock_vfs::{Attributes, Dentry, FileKind, Inode};
+use penstock_vfs::{Attributes, CallId, Dentry, FileKind, Identity, Inode};
 
 /// Bytes in the largest file: they are all in memory.
 const FILE_MAX: u64 = 1 << 30;
@@ -50,6 +50,8 @@ struct Node {
 pub(super) struct Tree {
     nodes: HashMap<Inode, Node>,
     last: u64,
+    /// The calls in which names were changed, with the file that it was about.
+    pub(super) calls: HashMap<CallId, Inode>,
 }
 
 impl Tree {
@@ -67,6 +69,19 @@ impl Tree {
         Self {
             nodes: HashMap::from([(root, node)]),
             last: root.0,
+            calls: HashMap::new(),
+        }
+    }
+
+    /// The file of the change that `by` asks for, if it was made before.
+    pub(super) fn made_before(&self, by: &Identity) -> Option<Inode> {
+        self.calls.get(&by.call?.id).copied()
+    }
+
+    /// A change that `by` asked for was made.
+    pub(super) fn remember(&mut self, by: &Identity, inode: Inode) {
+        if let Some(call) = by.call {
+            self.calls.insert(call.id, inode);
         }
     }
 

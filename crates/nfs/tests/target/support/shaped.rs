@@ -13,10 +13,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult, Payload};
 use penstock_vfs::{
-    AttributeChanges, Change, Dentry, DirectorySink, Durability, Entry, Exclusivity, Features,
-    Given, HandleId, Identity, Inode, ListFrom, Lock, LockFamily, LockOwner, Locks, Lookup, Made,
-    New, NodeId, OpenOptions, Opened, Position, RemoveKind, RenameMode, Renamed, Statistics,
-    Volume, Waiting, WritePlace, Written,
+    AttributeChanges, CallId, Change, Dentry, DirectorySink, Durability, Entry, Exclusivity,
+    Features, Given, HandleId, Identity, Inode, ListFrom, Lock, LockFamily, LockOwner, Locks,
+    Lookup, Made, New, NodeId, OpenOptions, Opened, Position, RemoveKind, RenameMode, Renamed,
+    Statistics, Volume, Waiting, WritePlace, Written,
 };
 use penstock_vfs_conformance::MemoryVolume;
 use tokio::sync::watch;
@@ -205,6 +205,10 @@ impl Volume for Shaped {
 
     async fn read_symlink(&self, by: &Identity, inode: Inode) -> FsResult<Bytes> {
         self.inner.read_symlink(by, inode).await
+    }
+
+    async fn knows_call(&self, call: &CallId) -> FsResult<bool> {
+        self.inner.knows_call(call).await
     }
 
     async fn make(
