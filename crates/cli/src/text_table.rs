@@ -1,6 +1,19 @@
 //! Text in columns, and numbers for people.
 
-pub(crate) use penstock_base::text::{columns, timestamp};
+use penstock_base::text;
+pub(crate) use penstock_base::text::timestamp;
+
+use crate::legible::legible;
+
+/// Rows as a table without headings. Control characters, which names may have, are shown as escapes.
+pub(crate) fn columns(rows: &[Vec<String>]) -> String {
+    let is_legible = |row: &Vec<String>| !row.iter().any(|cell| cell.contains(char::is_control));
+    if rows.iter().all(is_legible) {
+        return text::columns(rows);
+    }
+    let shown = |row: &Vec<String>| row.iter().map(|cell| legible(cell).into_owned()).collect();
+    text::columns(&rows.iter().map(shown).collect::<Vec<_>>())
+}
 
 /// A number of bytes with three digits and a unit: `1.25 GiB`.
 pub(crate) fn bytes(count: u64) -> String {
@@ -25,6 +38,14 @@ pub(crate) fn bytes(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_write_no_rows_of_their_own() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        let rows = [row(["a\nb", "1"]), row(["c\u{1b}[2J", "2"])];
+        assert_eq!(columns(&rows), "a\\nb        1\nc\\u{1b}[2J  2\n");
+        assert_eq!(columns(&[row(["ü", "1"])]), "ü  1\n");
+    }
 
     #[test]
     fn bytes_have_three_digits() {

@@ -546,3 +546,70 @@ fn a_start_of_mount_targets_that_fails_leaves_no_session_behind() {
     assert_ne!(ended.code, Some(0), "{ended:?}");
     assert_eq!(here.sessions(), Vec::<serde_json::Value>::new());
 }
+
+/// What one machine removes another one lists, brings back and purges, whether it has the fileset mounted or not.
+#[test]
+fn the_trash_of_a_fileset_on_a_database_is_ordered_from_any_machine() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let pair = Pair::mounted(&scratch, &server);
+    let (here, there) = (&pair.here, &pair.there);
+    let trash = |machine: &Machine<'_>, arguments: &[&str]| {
+        let told = machine.told(&[&["trash"], arguments].concat());
+        assert_eq!(told.code, Some(0), "{arguments:?}: {told:?}");
+        told.out
+    };
+    let entries = |machine: &Machine<'_>| {
+        let listed = trash(machine, &["list", "home", "--json"]);
+        let listed: Vec<serde_json::Value> = serde_json::from_str(&listed).unwrap();
+        let text = |item: &serde_json::Value, name: &str| item[name].as_str().unwrap().to_owned();
+        let entries = listed
+            .iter()
+            .map(|item| (text(item, "path"), text(item, "entry")));
+        entries.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    trash(here, &["set", "home", "--days", "7"]);
+    for name in ["a", "b", "c", "d"] {
+        fs::write(pair.one.join(name), name).unwrap();
+        wait_until("the file is seen", || pair.other.join(name).exists());
+        fs::remove_file(pair.other.join(name)).unwrap();
+        wait_until("its name is gone", || !pair.one.join(name).exists());
+    }
+    wait_until("all are listed", || entries(here).len() == 4);
+    let listed = entries(here);
+    assert_eq!(entries(there), listed);
+    assert_eq!(trash(here, &["restore", "home", &listed["/a"]]), "/a\n");
+    wait_until("it is back", || pair.other.join("a").exists());
+    assert_eq!(fs::read_to_string(pair.other.join("a")).unwrap(), "a");
+
+    // One that has it not mounted, beside one that has.
+    there.unmount(&pair.other);
+    assert_eq!(
+        trash(there, &["restore", "home", &listed["/b"], "/back"]),
+        "/back\n"
+    );
+    wait_until("it is back", || pair.one.join("back").exists());
+    assert_eq!(fs::read_to_string(pair.one.join("back")).unwrap(), "b");
+    assert_eq!(
+        trash(there, &["purge", "home", "--older-than", "1d"]),
+        "0 files were removed\n"
+    );
+    assert_eq!(trash(there, &["purge", "home"]), "2 files were removed\n");
+    wait_until("nothing is listed", || entries(here).is_empty());
+    fs::remove_file(pair.one.join("back")).unwrap();
+
+    // And the same where nobody has.
+    here.unmount(&pair.one);
+    assert_eq!(entries(there).keys().collect::<Vec<_>>(), ["/back"]);
+    assert_eq!(trash(there, &["purge", "home"]), "1 files were removed\n");
+    assert!(trash(here, &["show", "home"]).starts_with("0 files"));
+    let gc = here.told(&["gc", "home"]);
+    assert_eq!(gc.code, Some(0), "{gc:?}");
+    let places = fs::read_dir(scratch.path("bucket/data")).unwrap();
+    let objects = places.map(|place| fs::read_dir(place.unwrap().path()).unwrap().count());
+    assert_eq!(objects.sum::<usize>(), 1, "only `a` is left");
+    let check = here.told(&["check", "home", "--data"]);
+    assert_eq!(check.code, Some(0), "{check:?}");
+}

@@ -45,6 +45,12 @@ struct State {
 }
 
 impl State {
+    /// A file has no name any more, also if it had one in the trash.
+    fn orphaned(&mut self, inode: Inode) {
+        self.orphans.insert(inode);
+        self.trash.remove(&inode);
+    }
+
     fn settle(&mut self, inode: Inode) -> bool {
         let is_over = !self.counts.contains_key(&inode) && self.orphans.remove(&inode);
         if is_over {
@@ -107,7 +113,7 @@ impl Held {
     /// A file lost its last name.
     pub(crate) fn orphaned(&self, inode: Inode) {
         let mut state = self.state.lock();
-        state.orphans.insert(inode);
+        state.orphaned(inode);
         if state.settle(inode) {
             self.bell.notify_one();
         }
@@ -152,7 +158,7 @@ impl Held {
         let mut state = self.state.lock();
         let is_held = state.counts.contains_key(&inode);
         if is_held {
-            state.orphans.insert(inode);
+            state.orphaned(inode);
             state.others.insert(inode);
         }
         is_held

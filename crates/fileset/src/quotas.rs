@@ -53,7 +53,7 @@ pub(crate) use charge::{
 pub use counting::{Counting, count, count_some};
 pub(crate) use marking::{follow, join};
 pub use places::directory_at;
-pub(crate) use places::path_of;
+pub(crate) use places::{path_of, paths_of};
 pub(crate) use room::{Accepted, Room};
 
 pub use crate::schema::{Limit, Limits, Subject};

@@ -28,7 +28,7 @@ use std::{
 
 use bytes::Bytes;
 use penstock_base::{FileName, FsError, FsResult, clock};
-use penstock_vfs::Inode;
+use penstock_vfs::{Dentry, Inode};
 
 pub use clearing::clear;
 pub(crate) use clearing::is_needed;
@@ -39,7 +39,7 @@ pub(crate) use trees::{look, look_at};
 use crate::{
     engine::{Engine, Reads, Transaction, mark, query, transact},
     operations::{self, Condition},
-    schema::{self, Epoch, Format, SNAPSHOTS, SnapshotRecord, kind},
+    schema::{self, Epoch, Format, SNAPSHOTS, SNAPSHOTS_NAME, SnapshotRecord, kind},
 };
 
 /// A snapshot.
@@ -213,6 +213,15 @@ fn remove_now(transaction: &mut dyn Transaction, name: &FileName, now: SystemTim
         }
     }
     count(transaction, -1, now)
+}
+
+/// Fails unless a name can be made: in snapshots none can, and that of the directory of all snapshots is taken.
+pub(crate) fn check_place(dentry: Dentry<'_>) -> FsResult<()> {
+    check_changeable(dentry.parent)?;
+    match dentry.parent == Inode::ROOT && dentry.name.as_bytes() == SNAPSHOTS_NAME {
+        true => Err(FsError::AlreadyExists),
+        false => Ok(()),
+    }
 }
 
 /// Fails unless a change of this file, or in this directory, can be made: in snapshots none can.

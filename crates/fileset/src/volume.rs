@@ -47,7 +47,7 @@ use crate::{
     },
     schedule::Scheduler,
     schema,
-    snapshots::{check_changeable, look},
+    snapshots::{check_changeable, check_place, look},
     uploads,
 };
 
@@ -280,7 +280,7 @@ impl Volume for FilesetVolume {
         if self.is_of_snapshots(dentry) {
             return self.make_snapshot(by, dentry, &new).await;
         }
-        self.check_place(dentry)?;
+        check_place(dentry)?;
         let new = new_file(new);
         if open.is_some() && new.kind != FileKind::Regular {
             return Err(FsError::InvalidArgument("only files are opened"));
@@ -326,7 +326,7 @@ impl Volume for FilesetVolume {
     }
 
     async fn link(&self, by: &Identity, inode: Inode, dentry: Dentry<'_>) -> FsResult<Made> {
-        self.check_place(dentry)?;
+        check_place(dentry)?;
         check_changeable(inode)?;
         let (asked, place) = (self.asked(by), Place::new(dentry));
         let directory = self.link_name(&asked, inode, place).await?;
@@ -362,7 +362,7 @@ impl Volume for FilesetVolume {
         target: Dentry<'_>,
         mode: RenameMode,
     ) -> FsResult<Renamed> {
-        self.check_place(target)?;
+        check_place(target)?;
         check_changeable(source.parent)?;
         let renaming = Renaming {
             asked: self.asked(by),

@@ -15,7 +15,6 @@ use crate::{
     command_line,
     environment::Environment,
     failure::Outcome,
-    legible::legible,
     options::{Scope, Values, duration},
     output, text_table,
 };
@@ -133,7 +132,7 @@ fn show(uploads: &[Upload], now: SystemTime, removed: bool, as_json: bool) -> St
         vec![
             text_table::timestamp(upload.initiated),
             format!("{} ago", duration::display(age)),
-            legible(upload.key.as_str()).into_owned(),
+            upload.key.as_str().to_owned(),
         ]
     };
     let rows: Vec<_> = uploads.iter().map(row).collect();

@@ -24,6 +24,8 @@ use crate::{
 const STEP: usize = 200;
 /// Operations of one call.
 const STEPS_MAX: usize = 50;
+/// How long a call goes on to the next operation: whoever orders it waits for the answer.
+const CALL_MAX: Duration = Duration::from_secs(20);
 
 /// What some steps did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,8 +62,11 @@ pub(crate) async fn empty_some(parts: &Parts, until: Option<Hour>) -> FsResult<E
 
 /// Makes some steps, durably. `held` are the files that a volume has open, if one has the file system open here.
 async fn empty(engine: &Preserving, until: Option<Hour>, held: Option<&Held>) -> FsResult<Emptied> {
-    let mut emptied = Emptied::default();
+    let (mut emptied, begun) = (Emptied::default(), clock::now());
     for _ in 0..STEPS_MAX {
+        if begun.elapsed() > CALL_MAX {
+            break;
+        }
         let step = step(engine, until).await?;
         emptied.files += step.orphans.len() as u64;
         for orphan in step.orphans {

@@ -1,6 +1,10 @@
 //! What is in the trash.
 
-use std::{ops::ControlFlow, time::SystemTime};
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::ControlFlow,
+    time::SystemTime,
+};
 
 use bytes::Bytes;
 use penstock_base::{FileName, FsError, FsResult};
@@ -43,28 +47,25 @@ pub async fn list(engine: &dyn Engine, after: Option<&str>) -> FsResult<Vec<Item
             None => None,
             Some(after) => Some(behind(after)?),
         };
-        let mut items = Vec::new();
+        let mut all = Vec::new();
         while let Some(hour) = hour_from(reads, from.as_ref().map(|(hour, _)| *hour))? {
             let start = from.take().filter(|(begun, _)| *begun == hour);
             let start = start.map_or_else(Vec::new, |(_, name)| name);
-            let found = entries(reads, hour, (&start, ITEMS - items.len()))?;
-            for found in &found {
-                items.push(item(reads, found)?);
-            }
+            all.extend(entries(reads, hour, (&start, ITEMS - all.len()))?);
             let next = hour.next();
-            match next.filter(|_| items.len() < ITEMS) {
+            match next.filter(|_| all.len() < ITEMS) {
                 Some(next) => from = Some((next, Vec::new())),
                 None => break,
             }
         }
-        Ok(items)
+        items(reads, &all)
     })
     .await
 }
 
 /// Where a listing goes on behind an item: the hour, and what names there begin with or come behind.
 fn behind(entry: &str) -> FsResult<(Hour, Vec<u8>)> {
-    let (hour, name) = parts(entry);
+    let (hour, name) = parts(entry)?;
     let hour = hour.ok_or(FsError::NotFound)?;
     let prefix = Trashed::of(name.as_bytes()).map(|trashed| trashed.prefix());
     let start = match prefix {
@@ -75,12 +76,13 @@ fn behind(entry: &str) -> FsResult<(Hour, Vec<u8>)> {
     Ok((hour, start))
 }
 
-/// The hour in front of a name in the trash, if it is said, and the name.
-fn parts(entry: &str) -> (Option<Hour>, &str) {
-    match entry.split_once('/') {
-        Some((hour, name)) => (Hour::named(hour.as_bytes()), name),
-        None => (None, entry),
-    }
+/// The hour in front of a name in the trash, if one is said, and the name.
+fn parts(entry: &str) -> FsResult<(Option<Hour>, &str)> {
+    let Some((hour, name)) = entry.split_once('/') else {
+        return Ok((None, entry));
+    };
+    let hour = Hour::named(hour.as_bytes()).ok_or(FsError::NotFound)?;
+    Ok((Some(hour), name))
 }
 
 /// The first hour of which there is a directory, from one on.
@@ -132,16 +134,17 @@ pub(super) fn entries(
 /// The file that is meant by its hour and name in the trash, or by the name alone. What stands behind the numbers in it does
 /// not count, so a name that is not UTF-8 is found by what was shown of it.
 pub(super) fn find(reads: &dyn Reads, entry: &str) -> FsResult<Found> {
-    let (hour, name) = parts(entry);
+    let (hour, name) = parts(entry)?;
     let wanted = Trashed::of(name.as_bytes()).ok_or(FsError::NotFound)?;
     let prefix = wanted.prefix();
     let mut from = hour;
-    while let Some(at) = hour_from(reads, from)? {
+    let is_meant = |at: &Hour| hour.is_none_or(|hour| hour == *at);
+    while let Some(at) = hour_from(reads, from)?.filter(is_meant) {
         let found = entries(reads, at, (prefix.as_bytes(), 1))?.pop();
         if let Some(found) = found.filter(|found| found.name.starts_with(prefix.as_bytes())) {
             return Ok(found);
         }
-        match at.next().filter(|_| hour.is_none()) {
+        match at.next() {
             Some(next) => from = Some(next),
             None => break,
         }
@@ -149,13 +152,25 @@ pub(super) fn find(reads: &dyn Reads, entry: &str) -> FsResult<Found> {
     Err(FsError::NotFound)
 }
 
-fn item(reads: &dyn Reads, found: &Found) -> FsResult<Item> {
+fn items(reads: &dyn Reads, all: &[Found]) -> FsResult<Vec<Item>> {
+    let mut above = BTreeSet::new();
+    for trashed in all.iter().filter_map(|found| Trashed::of(&found.name)) {
+        if is_there(reads, trashed.parent)? {
+            above.insert(trashed.parent);
+        }
+    }
+    let above = quotas::paths_of(reads, above)?;
+    all.iter().map(|found| item(reads, found, &above)).collect()
+}
+
+/// An item, with the paths of directories that are still there.
+fn item(reads: &dyn Reads, found: &Found, above: &HashMap<Inode, String>) -> FsResult<Item> {
     let file = operations::node(reads, found.inode)?;
     let name = String::from_utf8_lossy(&found.name);
-    let path = match Trashed::of(&found.name) {
-        Some(trashed) => path(reads, &trashed)?,
-        None => None,
-    };
+    let path = Trashed::of(&found.name).and_then(|trashed| {
+        let above = above.get(&trashed.parent)?;
+        Some(joined(above, &String::from_utf8_lossy(trashed.name)))
+    });
     Ok(Item {
         entry: format!("{}/{name}", found.hour.name()),
         path,
@@ -164,20 +179,13 @@ fn item(reads: &dyn Reads, found: &Found) -> FsResult<Item> {
     })
 }
 
-/// Where a file was, if its directory is still there.
-fn path(reads: &dyn Reads, trashed: &Trashed<'_>) -> FsResult<Option<String>> {
-    let name = String::from_utf8_lossy(trashed.name);
-    let path = match is_there(reads, trashed.parent)? {
-        true => Some(path_in(reads, trashed.parent, &name)?),
-        false => None,
-    };
-    Ok(path)
-}
-
 /// The path of a name in a directory.
 pub(super) fn path_in(reads: &dyn Reads, directory: Inode, name: &str) -> FsResult<String> {
-    let above = quotas::path_of(reads, directory)?;
-    Ok(format!("{}/{name}", above.trim_end_matches('/')))
+    Ok(joined(&quotas::path_of(reads, directory)?, name))
+}
+
+fn joined(above: &str, name: &str) -> String {
+    format!("{}/{name}", above.trim_end_matches('/'))
 }
 
 /// Whether a directory is there and has a name.

@@ -10,7 +10,7 @@ use crate::{
     engine::{Engine, Reads, Transaction, transact},
     operations::{self, Asked, Place, Renaming},
     schema::Trashed,
-    snapshots::Preserving,
+    snapshots::{Preserving, check_place},
 };
 
 /// Brings a file back that [`list`](super::list) shows as `entry`: to where it was, or to the path `target` from the root on,
@@ -43,6 +43,7 @@ pub(crate) fn restore_now(
         Some(path) => named_place(transaction, &found, path)?,
         None => former_place(transaction, &found)?,
     };
+    check_place(target.dentry())?;
     let name = FileName::new(&found.name).map_err(|_| FsError::NotFound)?;
     let renaming = Renaming {
         asked: asked.clone(),

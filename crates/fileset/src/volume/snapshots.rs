@@ -10,8 +10,8 @@ use super::FilesetVolume;
 use crate::{
     operations::{self, Condition},
     schedule::{self, Keep},
-    schema::{SNAPSHOTS, SNAPSHOTS_NAME, in_snapshot, is_in_snapshot},
-    snapshots::{self, Holding, Snapshot, check_changeable},
+    schema::{SNAPSHOTS, in_snapshot, is_in_snapshot},
+    snapshots::{self, Holding, Snapshot},
 };
 
 impl FilesetVolume {
@@ -56,15 +56,6 @@ impl FilesetVolume {
     /// Whether a name is, or would be, that of a snapshot.
     pub(super) fn is_of_snapshots(&self, dentry: Dentry<'_>) -> bool {
         dentry.parent == SNAPSHOTS
-    }
-
-    /// Fails unless a name can be made: in snapshots none can, and that of the directory of all snapshots is taken.
-    pub(super) fn check_place(&self, dentry: Dentry<'_>) -> FsResult<()> {
-        check_changeable(dentry.parent)?;
-        match dentry.parent == Inode::ROOT && dentry.name.as_bytes() == SNAPSHOTS_NAME {
-            true => Err(FsError::AlreadyExists),
-            false => Ok(()),
-        }
     }
 
     /// `mkdir` of a snapshot takes it.

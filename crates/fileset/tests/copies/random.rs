@@ -1,6 +1,10 @@
 //! Random copies, writes, cuts, holes and removals of some files, beside snapshots and folds, against a model of bytes.
+//! What is saved is compressed or not, and removed files come to the trash or not, by turns.
+
+use std::collections::HashMap;
 
 use penstock_base::FsError;
+use penstock_fileset::{check::check_data, compression::Compression};
 use penstock_vfs::{Allocation, AttributeChanges, HandleId, Inode, OpenOptions, WritePlace};
 use proptest::prelude::*;
 
@@ -31,6 +35,12 @@ enum Deed {
     Restore(usize, usize),
     Collect,
     Compare,
+    Compress(Compression),
+    /// Removed files stay in the trash for so many days.
+    Keep(u32),
+    /// What is first in the trash comes back, and is removed again.
+    Recover,
+    Purge,
 }
 
 /// A place near the ends of chunks.
@@ -40,6 +50,14 @@ fn place() -> impl Strategy<Value = usize> {
 
 fn length() -> impl Strategy<Value = usize> {
     prop_oneof![3 => 1usize..9000, 1 => 4_000_000usize..5_000_000]
+}
+
+fn setting() -> impl Strategy<Value = Compression> {
+    prop_oneof![
+        Just(Compression::None),
+        Just(Compression::Lz4),
+        Just(Compression::Zstd(1)),
+    ]
 }
 
 fn deed() -> impl Strategy<Value = Deed> {
@@ -58,6 +76,10 @@ fn deed() -> impl Strategy<Value = Deed> {
         2 => (file(), file()).prop_map(|(a, b)| Deed::Restore(a, b)),
         1 => Just(Deed::Collect),
         1 => Just(Deed::Compare),
+        2 => setting().prop_map(Deed::Compress),
+        1 => (0u32..2).prop_map(Deed::Keep),
+        1 => Just(Deed::Recover),
+        1 => Just(Deed::Purge),
     ]
 }
 
@@ -65,6 +87,8 @@ struct World {
     place: Place,
     files: Vec<(HandleId, Vec<u8>)>,
     snapshot: Option<(Inode, Vec<Vec<u8>>)>,
+    /// Files that were removed, as they were then.
+    removed: HashMap<Inode, Vec<u8>>,
     count: usize,
 }
 
@@ -86,6 +110,7 @@ impl World {
             place,
             files,
             snapshot: None,
+            removed: HashMap::new(),
             count: 0,
         }
     }
@@ -128,6 +153,10 @@ impl World {
             Deed::Restore(from, to) => self.restore(from, to).await,
             Deed::Collect => collect(&self.place).await,
             Deed::Compare => self.compare().await,
+            Deed::Compress(setting) => self.place.volume.set_compression(setting).await.unwrap(),
+            Deed::Keep(days) => self.place.volume.set_trash(days).await.unwrap(),
+            Deed::Recover => self.recover().await,
+            Deed::Purge => self.purge().await,
         }
     }
 
@@ -168,9 +197,31 @@ impl World {
 
     async fn remove(&mut self, file: usize) {
         let name = name_of(file);
+        let inode = self.place.find(ROOT, &name).await.unwrap().inode;
         self.place.close(self.files[file].0).await.unwrap();
         remove(&self.place, &name).await;
-        self.files[file] = (opened(&self.place, &name).await, Vec::new());
+        let fresh = (opened(&self.place, &name).await, Vec::new());
+        let (_, model) = std::mem::replace(&mut self.files[file], fresh);
+        self.removed.insert(inode, model);
+    }
+
+    async fn recover(&self) {
+        let items = self.place.volume.list_trash(None).await.unwrap();
+        let Some(first) = items.into_iter().next() else {
+            return;
+        };
+        let back = Some("/back".to_owned());
+        self.place.volume.restore(first.entry, back).await.unwrap();
+        let inode = self.place.find(ROOT, "back").await.unwrap().inode;
+        let handle = opened(&self.place, "back").await;
+        assert!(content(&self.place, handle, "back").await == self.removed[&inode]);
+        self.place.close(handle).await.unwrap();
+        remove(&self.place, "back").await;
+    }
+
+    async fn purge(&self) {
+        let purged = self.place.volume.purge_some(None).await.unwrap();
+        assert!(purged.is_done);
     }
 
     async fn take(&mut self) {
@@ -220,11 +271,17 @@ impl World {
             self.place.sync(*handle).await.unwrap();
         }
         self.place.is_whole().await;
+        if self.place.spool.is_none() {
+            let report = check_data(&*self.place.engine, self.place.transfer(), None).await;
+            assert!(report.as_ref().unwrap().is_clean(), "{report:?}");
+        }
+        self.recover().await;
         self.drop_snapshot().await;
         for file in 0..FILES {
             self.place.close(self.files[file].0).await.unwrap();
             remove(&self.place, &name_of(file)).await;
         }
+        self.purge().await;
         ends_empty(&self.place).await;
     }
 }

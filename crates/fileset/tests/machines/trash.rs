@@ -1,6 +1,12 @@
 //! The trash where several machines have the file system.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use penstock_base::{FsError, clock};
 use penstock_vfs::{Inode, OpenOptions, RemoveKind, RenameMode};
@@ -18,6 +24,7 @@ on_each_engine!(
     a_file_that_came_to_the_trash_elsewhere_is_not_opened_by_its_old_name,
     one_machine_empties_the_trash,
     machines_remove_into_the_same_hour_at_once,
+    one_machine_empties_the_trash_while_the_other_one_fills_it,
 );
 
 const BYTES: [u8; 5000] = [7; 5000];
@@ -200,4 +207,43 @@ async fn machines_remove_into_the_same_hour_at_once(ground: Ground) {
     assert_eq!(files(&machines[1]).await, 60);
     machines[0].catch_up().await;
     machines[0].place.is_whole().await;
+}
+
+async fn one_machine_empties_the_trash_while_the_other_one_fills_it(ground: Ground) {
+    let [one, other] = ground.two().await;
+    one.place.volume.set_trash(7).await.unwrap();
+    let mut inodes = Vec::new();
+    for number in 0..60 {
+        let text = format!("file-{number}");
+        other.place.store(ROOT, &text, b"12345").await.unwrap();
+        inodes.push(other.place.find(ROOT, &text).await.unwrap().inode);
+    }
+    let is_filled = Arc::new(AtomicBool::new(false));
+    let emptying = {
+        let (place, is_filled) = (one.place.clone(), Arc::clone(&is_filled));
+        tokio::spawn(async move {
+            let mut files = 0;
+            while !is_filled.load(Ordering::Relaxed) {
+                files += place.volume.purge_some(None).await.unwrap().files;
+                tokio::task::yield_now().await;
+            }
+            files
+        })
+    };
+    for number in 0..60 {
+        remove(&other, &format!("file-{number}")).await;
+        tokio::task::yield_now().await;
+    }
+    is_filled.store(true, Ordering::Relaxed);
+    let emptied = emptying.await.unwrap();
+    assert_eq!(emptied + files(&one).await, 60);
+    assert!(one.place.volume.purge_some(None).await.unwrap().is_done);
+    assert_eq!(files(&other).await, 0);
+    for inode in inodes {
+        other.place.forget_all(inode);
+    }
+    one.place
+        .until(|| async { one.place.objects().await.is_empty() })
+        .await;
+    one.place.is_whole().await;
 }

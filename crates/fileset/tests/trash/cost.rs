@@ -18,8 +18,54 @@ use penstock_vfs::RemoveKind;
 
 use crate::{
     bins::{remove, set},
-    support::{Place, ROOT},
+    support::{Place, ROOT, directory},
 };
+
+/// An engine of which it is counted how many keys looks visit.
+#[derive(Debug)]
+struct Counted {
+    inner: Arc<dyn Engine>,
+    visited: Arc<AtomicU64>,
+}
+
+struct Counting<'a> {
+    inner: &'a dyn Reads,
+    visited: &'a AtomicU64,
+}
+
+impl Reads for Counting<'_> {
+    fn get(&self, key: &[u8]) -> EngineResult<Option<Bytes>> {
+        self.inner.get(key)
+    }
+
+    fn scan(&self, range: Range<&[u8]>, visit: Visitor<'_>) -> EngineResult<()> {
+        self.inner.scan(range, &mut |key, value| {
+            self.visited.fetch_add(1, Ordering::Relaxed);
+            visit(key, value)
+        })
+    }
+}
+
+#[async_trait]
+impl Engine for Counted {
+    async fn run_query(&self, query: Query<'_>) -> EngineResult<()> {
+        let visited = &self.visited;
+        let mut counted = |inner: &dyn Reads| query(&Counting { inner, visited });
+        self.inner.run_query(&mut counted).await
+    }
+
+    async fn run(&self, operation: Operation) -> EngineResult<()> {
+        self.inner.run(operation).await
+    }
+
+    async fn sync(&self) -> EngineResult<()> {
+        self.inner.sync().await
+    }
+
+    async fn close(&self) -> EngineResult<()> {
+        self.inner.close().await
+    }
+}
 
 /// What was done to keys, a line each.
 type Deeds = Arc<Mutex<Vec<String>>>;
@@ -166,4 +212,33 @@ async fn removals_into_the_trash_wait_for_nothing_in_common() {
         "advance T",
     ];
     assert_eq!(changed, expected);
+}
+
+/// A page of the listing looks through no directory once for each file that was in it or below.
+#[tokio::test]
+async fn a_listing_looks_through_each_directory_once() {
+    const COUNT: u64 = 150;
+    let visited = Arc::new(AtomicU64::new(0));
+    let around = |inner| {
+        let visited = Arc::clone(&visited);
+        Arc::new(Counted { inner, visited }) as Arc<dyn Engine>
+    };
+    let place = Place::around(around).await;
+    set(&place, 7).await;
+    let mut expected = Vec::new();
+    for number in 0..COUNT {
+        let text = format!("directory-{number:03}");
+        let above = place.make(ROOT, &text, directory(0o755)).await.unwrap();
+        place.store(above, "a", b"12345").await.unwrap();
+        remove(&place, above, "a").await;
+        expected.push(format!("/{text}/a"));
+    }
+    visited.store(0, Ordering::Relaxed);
+    let listed = place.volume.list_trash(None).await.unwrap();
+    let visited = visited.load(Ordering::Relaxed);
+    let mut paths: Vec<_> = listed.into_iter().filter_map(|item| item.path).collect();
+    paths.sort();
+    assert_eq!(paths, expected);
+    // The files, their directories, and an hour or two.
+    assert!(visited < 2 * COUNT + 10, "{visited}");
 }

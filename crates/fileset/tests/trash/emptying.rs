@@ -1,13 +1,23 @@
 //! What goes from the trash: when it is old enough, or when somebody says so.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
+use async_trait::async_trait;
 use penstock_base::clock;
 use penstock_fileset::{
+    FilesetVolume, Format,
     dumps::{DumpObjectSource, FrozenPages, Reading, carry},
-    engine::MemoryEngine,
+    engine::{Engine, EngineResult, MemoryEngine, Operation, Query},
     format_of, trash,
 };
+use penstock_object_testing::MemoryStore;
+use penstock_vfs::Identity;
 
 use crate::{
     bins::{age, all, count, items, names, remove, set},
@@ -135,4 +145,60 @@ async fn the_trash_is_carried_to_another_engine() {
     let (hour, entry) = all(&copy).await.remove(0);
     assert_eq!(copy.content(hour, &entry).await.unwrap(), b"12345");
     copy.is_whole().await;
+}
+
+/// An engine that may be slow.
+#[derive(Debug, Default)]
+struct Slow {
+    inner: MemoryEngine,
+    is_slow: AtomicBool,
+}
+
+#[async_trait]
+impl Engine for Slow {
+    async fn run_query(&self, query: Query<'_>) -> EngineResult<()> {
+        self.inner.run_query(query).await
+    }
+
+    async fn run(&self, operation: Operation) -> EngineResult<()> {
+        if self.is_slow.load(Ordering::Relaxed) {
+            clock::sleep(Duration::from_secs(15)).await;
+        }
+        self.inner.run(operation).await
+    }
+
+    async fn sync(&self) -> EngineResult<()> {
+        self.inner.sync().await
+    }
+
+    async fn close(&self) -> EngineResult<()> {
+        self.inner.close().await
+    }
+}
+
+/// Whoever orders it waits for a minute, and asks for the rest then.
+#[tokio::test]
+async fn a_call_that_empties_the_trash_of_a_slow_engine_is_answered_in_time() {
+    let engine = Arc::new(Slow::default());
+    FilesetVolume::format(&*engine, &Identity::root(), Format::new(1))
+        .await
+        .unwrap();
+    let place = Place::sharing(engine.clone(), Arc::new(MemoryStore::new())).await;
+    set(&place, 7).await;
+    let texts: Vec<_> = (0..900).map(|number| format!("file-{number}")).collect();
+    let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+    removed(&place, &texts).await;
+    engine.is_slow.store(true, Ordering::Relaxed);
+    tokio::time::pause();
+    let mut files = 0;
+    loop {
+        let begun = clock::now();
+        let emptied = place.volume.purge_some(None).await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(60), "{emptied:?}");
+        files += emptied.files;
+        if emptied.is_done {
+            break;
+        }
+    }
+    assert_eq!(files, 900);
 }

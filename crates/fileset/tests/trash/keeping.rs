@@ -23,6 +23,7 @@ on_each_engine!(
     the_trash_is_seen_while_files_come_there_or_are_there,
     snapshots_do_not_show_the_trash,
     a_name_in_the_trash_is_cut,
+    a_file_that_came_back_shows_no_links_when_it_is_removed,
 );
 
 async fn a_removed_file_lies_in_the_trash_for_root_alone(place: &Place) {
@@ -286,6 +287,24 @@ async fn a_name_in_the_trash_is_cut(place: &Place) {
     let (_, entry) = all(place).await.remove(0);
     assert!(entry.len() <= 255 && entry.len() >= 254 && entry.ends_with('ß'));
     place.is_whole().await;
+}
+
+async fn a_file_that_came_back_shows_no_links_when_it_is_removed(place: &Place) {
+    set(place, 7).await;
+    place.store(ROOT, "a", b"12345").await.unwrap();
+    remove(place, ROOT, "a").await;
+    let (hour, entry) = all(place).await.remove(0);
+    let found = place.find(hour, &entry).await.unwrap();
+    assert_eq!(found.links, 1);
+    place
+        .rename((hour, &entry), (ROOT, "back"), RenameMode::Replace)
+        .await
+        .unwrap();
+    let handle = place.open(found.inode, OpenOptions::READ).await.unwrap();
+    set(place, 0).await;
+    remove(place, ROOT, "back").await;
+    assert_eq!(place.attributes(found.inode).await.links, 0);
+    place.close(handle).await.unwrap();
 }
 
 #[tokio::test]

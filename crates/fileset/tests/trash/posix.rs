@@ -1,6 +1,7 @@
-//! A file system with a trash does what one without does, whatever is done.
+//! A file system with a trash does what one without does, whatever is done, also with quotas, snapshots and compression.
 
 use penstock_base::FsError;
+use penstock_fileset::{compression::Compression, quotas::Subject};
 use penstock_vfs::{
     AttributeChanges, HandleId, Inode, OpenOptions, RemoveKind, RenameMode, WritePlace,
 };
@@ -8,8 +9,8 @@ use proptest::{prelude::*, test_runner::TestRunner};
 
 use crate::{
     bins::set,
-    ground::on_memory,
-    support::{Place, ROOT, directory},
+    ground::{bytes, limit, on_memory},
+    support::{Place, ROOT, directory, name},
     trees::tree,
 };
 
@@ -35,6 +36,10 @@ enum Deed {
     Remove(At),
     MakeDirectory(At),
     RemoveDirectory(At),
+    /// A snapshot is taken, or the one that there is is removed.
+    Snapshot,
+    /// What is in the trash goes, where there is one.
+    Purge,
 }
 
 fn deed() -> impl Strategy<Value = Deed> {
@@ -54,6 +59,8 @@ fn deed() -> impl Strategy<Value = Deed> {
         5 => at().prop_map(Deed::Remove),
         1 => at().prop_map(Deed::MakeDirectory),
         1 => at().prop_map(Deed::RemoveDirectory),
+        1 => Just(Deed::Snapshot),
+        1 => Just(Deed::Purge),
     ]
 }
 
@@ -61,6 +68,7 @@ struct World {
     place: Place,
     above: Vec<Inode>,
     open: Vec<(Inode, HandleId)>,
+    has_snapshot: bool,
 }
 
 /// What a deed is answered with.
@@ -77,10 +85,17 @@ impl World {
         if days > 0 {
             set(&place, days).await;
         }
+        // Nothing is limited, and all is counted.
+        for subject in [Subject::Directory(above[1]), Subject::User(0)] {
+            limit(&place, subject, bytes(0, 0)).await;
+        }
+        let lz4 = place.volume.set_compression(Compression::Lz4);
+        lz4.await.unwrap();
         Self {
             place,
             above,
             open: Vec::new(),
+            has_snapshot: false,
         }
     }
 
@@ -160,8 +175,19 @@ impl World {
                 let (above, text) = self.at(at);
                 place.remove(above, &text, RemoveKind::Directory).await?;
             }
+            Deed::Snapshot => self.take_or_drop().await,
+            Deed::Purge => assert!(place.volume.purge_some(None).await?.is_done),
         }
         Ok(Vec::new())
+    }
+
+    async fn take_or_drop(&mut self) {
+        let (volume, then) = (&self.place.volume, name("then"));
+        match self.has_snapshot {
+            true => volume.remove_snapshot(&then).await.unwrap(),
+            false => drop(volume.take_snapshot(&then).await.unwrap()),
+        }
+        self.has_snapshot = !self.has_snapshot;
     }
 
     /// What open files show, with or without a name.
@@ -176,9 +202,17 @@ impl World {
 
     /// All that a reader sees, but for times.
     async fn seen(&self) -> Vec<(String, u32, u64, Vec<u8>)> {
-        let seen = tree(&self.place, ROOT).await.into_iter();
-        seen.map(|(path, it)| (path, it.links, it.size, it.content))
-            .collect()
+        let mut tops = vec![ROOT];
+        if self.has_snapshot {
+            let shelf = self.place.find(ROOT, ".snapshot").await.unwrap().inode;
+            tops.push(self.place.find(shelf, "then").await.unwrap().inode);
+        }
+        let mut seen = Vec::new();
+        for top in tops {
+            let files = tree(&self.place, top).await.into_iter();
+            seen.extend(files.map(|(path, it)| (path, it.links, it.size, it.content)));
+        }
+        seen
     }
 
     async fn end(&mut self) {

@@ -6,7 +6,7 @@ use penstock_vfs::{RemoveKind, RenameMode, Volume};
 use crate::{
     bins::{all, count, items, remove, set},
     ground::on_each_engine,
-    support::{Place, ROOT, directory},
+    support::{Place, ROOT, directory, name},
 };
 
 on_each_engine!(
@@ -14,6 +14,8 @@ on_each_engine!(
     no_file_is_replaced_by_a_restored_one,
     a_file_whose_directory_is_gone_is_restored_elsewhere,
     root_moves_a_file_out_of_the_trash,
+    a_restored_file_does_not_take_the_place_of_the_snapshots,
+    a_file_is_restored_from_the_hour_that_is_said,
 );
 
 async fn restore(place: &Place, entry: &str, target: Option<&str>) -> Result<String, FsError> {
@@ -120,4 +122,38 @@ async fn root_moves_a_file_out_of_the_trash(place: &Place) {
     let (hour, entry) = all(place).await.remove(0);
     assert_eq!(place.content(hour, &entry).await.unwrap(), b"second");
     place.is_whole().await;
+}
+
+async fn a_restored_file_does_not_take_the_place_of_the_snapshots(place: &Place) {
+    set(place, 7).await;
+    place.volume.take_snapshot(&name("one")).await.unwrap();
+    place.store(ROOT, "a", b"hello").await.unwrap();
+    remove(place, ROOT, "a").await;
+    let entry = items(place).await.remove(0).entry;
+    for target in ["/.snapshot", ".snapshot/"] {
+        let onto = restore(place, &entry, Some(target)).await;
+        assert_eq!(onto, Err(FsError::AlreadyExists), "{target}");
+    }
+    for target in ["/.snapshot/two", "/.snapshot/one/a"] {
+        let into = restore(place, &entry, Some(target)).await;
+        assert_eq!(into, Err(FsError::NotFound), "{target}");
+    }
+    let shelf = place.find(ROOT, ".snapshot").await.unwrap().inode;
+    place.find(shelf, "one").await.unwrap();
+    assert_eq!(count(place).await, (1, 5));
+    place.is_whole().await;
+}
+
+async fn a_file_is_restored_from_the_hour_that_is_said(place: &Place) {
+    set(place, 7).await;
+    place.store(ROOT, "a", b"hello").await.unwrap();
+    remove(place, ROOT, "a").await;
+    let entry = items(place).await.remove(0).entry;
+    let (hour, name) = entry.split_once('/').unwrap();
+    let in_trash = format!(".trash/{hour}");
+    for other in ["1970-01-01-00", "2026-11-28-24", "nonsense", &in_trash] {
+        let restored = restore(place, &format!("{other}/{name}"), None).await;
+        assert_eq!(restored, Err(FsError::NotFound), "{other}");
+    }
+    assert_eq!(restore(place, &entry, None).await, Ok("/a".to_owned()));
 }

@@ -154,4 +154,67 @@ mod tests {
             prop_assert_eq!(&plain[..], &bytes[first * SIZE..]);
         }
     }
+
+    /// Feeds what arrived of the frames of all grains, some at a time. Returns the lengths of the grains that came of it.
+    fn unpacked(unpacking: &mut Unpacking, mut arriving: &[u8], piece: usize) -> Vec<usize> {
+        let mut lengths = Vec::new();
+        loop {
+            let room = unpacking.unfilled();
+            let count = room.len().min(piece).min(arriving.len());
+            if count == 0 {
+                return lengths;
+            }
+            room[..count].write_copy_of_slice(&arriving[..count]);
+            arriving = &arriving[count..];
+            #[allow(unsafe_code)]
+            // SAFETY: that many were just written.
+            match unsafe { unpacking.advance(count) } {
+                Ok(None) => {}
+                Ok(Some(grain)) => lengths.push(grain.len()),
+                Err(Damaged) => return lengths,
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_arrives_for_frames_makes_grains_of_their_lengths_in_the_memory_of_two(
+            length in 1usize..400,
+            codec in prop_oneof![Just(Codec::Lz4), Just(Codec::Zstd)],
+            seed in any::<u8>(),
+            damage in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 0..6),
+            wrong in prop::collection::vec((any::<prop::sample::Index>(), 1usize..=SIZE), 0..3),
+            piece in 1usize..70,
+        ) {
+            let bytes: Vec<_> = (0..length).map(|at| seed.wrapping_add((at / 9) as u8)).collect();
+            let mut encoder = match codec {
+                Codec::Lz4 => Encoder::lz4(),
+                Codec::Zstd => Encoder::zstd(1).expect("memory"),
+            };
+            let frames = bytes.chunks(SIZE).map(|grain| encoder.encode(grain).unwrap_or(grain).to_vec());
+            let frames: Vec<_> = frames.collect();
+            let plain: Vec<_> = bytes.chunks(SIZE).map(<[u8]>::len).collect();
+            let mut lengths: Vec<_> = frames.iter().map(|frame| frame.len() as u32).collect();
+            // As long as their grains at most, which whoever reads them from the metadata has seen to.
+            for (index, length) in wrong {
+                let index = index.index(lengths.len());
+                lengths[index] = length.min(plain[index]) as u32;
+            }
+            let mut arriving = frames.concat();
+            for (index, bits) in damage {
+                let index = index.index(arriving.len());
+                arriving[index] ^= bits;
+            }
+            let grains = Grains {
+                run: 0..length as u64,
+                size: SIZE as u64,
+                checksums: vec![0; plain.len()].into(),
+                frames: Some(Frames { codec, lengths: lengths.into() }),
+            };
+            let mut unpacking = Unpacking::new(&grains, &grains.run).expect("compressed");
+            let came = unpacked(&mut unpacking, &arriving, piece);
+            prop_assert_eq!(&came[..], &plain[..came.len()]);
+            prop_assert!(unpacking.frame.capacity() <= SIZE && unpacking.plain.capacity() <= SIZE);
+        }
+    }
 }

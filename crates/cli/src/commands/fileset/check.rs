@@ -17,6 +17,7 @@ use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
     filesets::{Company, OpenedFileset},
+    legible::legible,
     output,
 };
 
@@ -101,19 +102,19 @@ async fn repair(engine: &Arc<dyn Engine>, is_dry: bool) -> FsResult<()> {
 
 /// A reader who went away keeps no repair from being made.
 fn tell(what: &str, repair: &Repair) {
-    let _ = output::print_line(&format!("{what}: {}", repair.text));
+    let _ = output::print_line(&format!("{what}: {}", legible(&repair.text)));
 }
 
 fn text(report: &Report) -> String {
     let mut text = String::new();
     for finding in &report.findings {
-        text += &format!("{finding}\n");
+        text += &format!("{}\n", legible(finding));
     }
     if report.more > 0 {
         text += &format!("and {} more\n", report.more);
     }
     for lost in &report.damaged {
-        text += &format!("{lost}\n");
+        text += &format!("{}\n", legible(lost));
     }
     let Report {
         files,

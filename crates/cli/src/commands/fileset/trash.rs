@@ -23,6 +23,7 @@ use crate::{
     control::{TrashAnswer, TrashItem, TrashOrder, client},
     environment::Environment,
     failure::{Failure, Outcome},
+    legible::legible,
     options::duration,
     output, text_table,
 };
@@ -34,8 +35,8 @@ pub(super) fn command() -> Command {
     Command::new("trash")
         .about("Keep removed files for some days, and bring them back")
         .long_about(
-            "With --days a file that loses its last name, by a removal or because another one takes its name, stays in the \
-             trash for so many days: at .trash/HOUR/PARENT-INODE-NAME below the mount point, which only root can enter and no listing of the \
+            "Once `set` has said for how many days, a file that loses its last name, by a removal or because another one takes \
+             its name, stays in the trash for so many: at .trash/HOUR/PARENT-INODE-NAME below the mount point, which only root can enter and no listing of the \
              root shows. Hours are those of UTC, the numbers are the inodes of the directory that it was in and of the file. Only regular files with bytes come \
              there. They count for their users and groups and for the file system as before, for quotas of directories no more; where such a \
              limit is nearly reached, from nine tenths of it on, files are removed at once, so that removing makes room. A mount removes what was there for \
@@ -224,7 +225,7 @@ fn restore(matches: &ArgMatches, environment: &Environment) -> Outcome {
     };
     for answer in carry_out(order, (matches, environment))? {
         if let TrashAnswer::Restored { path } = answer {
-            output::print_line(&path)?;
+            output::print_line(&legible(&path))?;
         }
     }
     Ok(())

@@ -5,6 +5,7 @@ use penstock_base::FsResult;
 use super::{Repair, number};
 use crate::{
     check::Survey,
+    data::ObjectId,
     engine::Reads,
     schema::{self, ObjectUse, Share},
     snapshots,
@@ -24,11 +25,7 @@ pub(super) fn uses(reads: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> 
             length: survey.lengths.get(object).copied().unwrap_or_default(),
             ..ObjectUse::default()
         });
-        let text = format!(
-            "{object}: bytes in use: {}, now {}",
-            before.bytes, used.bytes
-        );
-        let mut repair = Repair::new(text);
+        let mut repair = Repair::new(recounted(*object, (before, *used)));
         if known.died != 0 {
             repair = repair.delete(&schema::held(known.died, *object));
         }
@@ -49,6 +46,18 @@ pub(super) fn uses(reads: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> 
         });
     }
     Ok(repairs)
+}
+
+fn recounted(object: ObjectId, (before, after): (Share, Share)) -> String {
+    let mut text = format!(
+        "{object}: bytes in use: {}, now {}",
+        before.bytes, after.bytes
+    );
+    if before.spared != after.spared {
+        let (before, after) = (before.spared, after.spared);
+        text += &format!("; spared by compression: {before}, now {after}");
+    }
+    text
 }
 
 /// The counters of files and of bytes.
