@@ -82,6 +82,11 @@ impl Large {
         Ok(())
     }
 
+    /// The directory that it is in.
+    pub(super) fn branch(&self) -> &Branch {
+        &self.branch
+    }
+
     fn copy_next(&self, copying: &Copying<'_>) -> io::Result<bool> {
         let size = self.stat.st_size.cast_unsigned();
         let begin = self.next.fetch_add(RANGE_BYTES, Ordering::Relaxed);
