@@ -1,6 +1,11 @@
-//! Random copies, writes, cuts, holes and removals of some files, beside snapshots and folds, against a model of bytes.
+//! Random copies, writes, cuts, holes and removals of some files, beside snapshots, folds, kills and changes of compression,
+//! against a model of bytes.
 
 use penstock_base::FsError;
+use penstock_fileset::{
+    compression::Compression,
+    quotas::{Change, LimitChange, Subject},
+};
 use penstock_vfs::{Allocation, AttributeChanges, HandleId, Inode, OpenOptions, WritePlace};
 use proptest::prelude::*;
 
@@ -30,6 +35,10 @@ enum Deed {
     /// A file of the snapshot into a live one.
     Restore(usize, usize),
     Collect,
+    /// What is saved from now on is compressed so.
+    Set(Compression),
+    /// All is saved, and the process killed.
+    Kill,
     Compare,
 }
 
@@ -44,6 +53,11 @@ fn length() -> impl Strategy<Value = usize> {
 
 fn deed() -> impl Strategy<Value = Deed> {
     let file = || 0..FILES;
+    let setting = prop_oneof![
+        Just(Compression::None),
+        Just(Compression::Lz4),
+        Just(Compression::Zstd(3))
+    ];
     prop_oneof![
         5 => (file(), place(), length()).prop_map(|(a, b, c)| Deed::Write(a, b, c)),
         1 => (file(), place()).prop_map(|(a, b)| Deed::Scatter(a, b)),
@@ -57,6 +71,8 @@ fn deed() -> impl Strategy<Value = Deed> {
         1 => Just(Deed::Drop),
         2 => (file(), file()).prop_map(|(a, b)| Deed::Restore(a, b)),
         1 => Just(Deed::Collect),
+        2 => setting.prop_map(Deed::Set),
+        1 => Just(Deed::Kill),
         1 => Just(Deed::Compare),
     ]
 }
@@ -73,11 +89,23 @@ fn name_of(file: usize) -> String {
 }
 
 impl World {
-    async fn new(is_spooled: bool) -> Self {
+    async fn new((is_spooled, is_limited): (bool, bool)) -> Self {
         let place = match is_spooled {
             true => Place::spooled().await,
             false => Place::new().await,
         };
+        if is_limited {
+            let hard = LimitChange {
+                soft: Some(0),
+                hard: Some(1 << 40),
+            };
+            let change = Change {
+                bytes: hard,
+                ..Change::default()
+            };
+            let set = place.volume.set_quota(Subject::User(0), change);
+            set.await.unwrap();
+        }
         let mut files = Vec::new();
         for file in 0..FILES {
             files.push((opened(&place, &name_of(file)).await, Vec::new()));
@@ -127,6 +155,8 @@ impl World {
             Deed::Drop => self.drop_snapshot().await,
             Deed::Restore(from, to) => self.restore(from, to).await,
             Deed::Collect => collect(&self.place).await,
+            Deed::Set(setting) => self.place.volume.set_compression(setting).await.unwrap(),
+            Deed::Kill => self.kill().await,
             Deed::Compare => self.compare().await,
         }
     }
@@ -198,6 +228,20 @@ impl World {
         write(&mut self.files[to].1, 0, &models[from]);
     }
 
+    async fn kill(&mut self) {
+        for (handle, _) in &self.files {
+            self.place.sync(*handle).await.unwrap();
+        }
+        self.place.crash().await;
+        for (file, (handle, _)) in self.files.iter_mut().enumerate() {
+            *handle = opened(&self.place, &name_of(file)).await;
+        }
+        if let Some((then, _)) = &mut self.snapshot {
+            let shelf = self.place.find(ROOT, ".snapshot").await.unwrap().inode;
+            *then = self.place.find(shelf, "then").await.unwrap().inode;
+        }
+    }
+
     async fn compare(&self) {
         for (file, (handle, model)) in self.files.iter().enumerate() {
             let shown = content(&self.place, *handle, &name_of(file)).await;
@@ -240,11 +284,11 @@ proptest! {
 
     #[test]
     fn random_copies_are_what_their_sources_were(
-        is_spooled in any::<bool>(), deeds in prop::collection::vec(deed(), 1..40)
+        is_spooled in any::<bool>(), is_limited in any::<bool>(), deeds in prop::collection::vec(deed(), 1..40)
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {
-            let mut world = World::new(is_spooled).await;
+            let mut world = World::new((is_spooled, is_limited)).await;
             for deed in &deeds {
                 world.act(deed).await;
             }
