@@ -10,6 +10,7 @@ mod support;
 
 use std::{
     fs,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
@@ -273,6 +274,37 @@ fn a_random_tree_arrives_whole_through_nfs() {
     travel(&Scratch::new(), mount.path(), THROUGH_NFS);
     drop(mount);
     fileset.run("check", &[]).expect_success();
+}
+
+/// A file gets no size there before its bytes, and nothing is written but behind the last of them.
+#[test]
+fn files_of_each_size_are_copied_to_and_within_a_mount_that_appends_alone() {
+    let (bucket, scratch) = (Bucket::new(Kind::Local), Scratch::new());
+    let source = scratch.folder("source");
+    for (name, length) in [
+        ("empty", 0),
+        ("small", 5000),
+        ("middle", 300_000),
+        ("large", 65 << 20),
+    ] {
+        let content: Vec<u8> = (0..length).map(|at| (at / 251) as u8).collect();
+        fs::write(source.join(name), content).unwrap();
+    }
+    let holes = fs::File::create(source.join("holes")).unwrap();
+    holes.set_len(1 << 20).unwrap();
+    holes.write_all_at(b"data", 500_000).unwrap();
+    let mount = bucket.mount();
+    let copies = ["copy", "copy of it"].map(|name| mount.path().join(name));
+    for ends in [[&source, &copies[0]], [&copies[0], &copies[1]]] {
+        let mut command = tool("parcp");
+        run_within(Patience::seconds(120), command.arg("-r").args(ends)).expect_success();
+        for entry in fs::read_dir(&source).unwrap() {
+            let name = entry.unwrap().file_name();
+            let [wanted, made] = [&source, ends[1]].map(|place| fs::read(place.join(&name)));
+            assert!(wanted.unwrap() == made.unwrap(), "{name:?}");
+        }
+    }
+    mount.unmount();
 }
 
 #[test]

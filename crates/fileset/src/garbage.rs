@@ -63,7 +63,8 @@ pub struct Garbage {
     pub live: Count,
     /// Objects that only snapshots need.
     pub held: Count,
-    /// Bytes of these that no file refers to any more.
+    /// Bytes of the live ones that no file refers to any more, at least: what several files show of an object counts for
+    /// each of them.
     pub unused_bytes: u64,
     /// To be deleted, or too young to tell.
     pub pending: Count,

@@ -62,24 +62,35 @@ impl Answers {
     /// The fileset with a name; without one, the only one.
     fn fileset(&self, name: Option<&str>) -> Result<&Arc<FilesetVolume>, Refusal> {
         let filesets = self.volumes.get().map(OpenedVolumes::filesets);
-        let filesets = filesets.unwrap_or_default();
-        if let Some((_, named)) = filesets.iter().find(|(known, _)| Some(*known) == name) {
-            return Ok(named);
-        }
-        match &filesets[..] {
-            [(_, only)] => Ok(only),
-            [] => Err(Refusal {
-                cause: "what is mounted is no fileset, or not open yet".to_owned(),
-                remedy: "see `penstock stats`".to_owned(),
-            }),
-            _ => Err(Refusal {
-                cause:
-                    "the process serves several filesets, and an order does not say which it is for"
-                        .to_owned(),
-                remedy: "order it with the program of the same version".to_owned(),
-            }),
-        }
+        meant(&filesets.unwrap_or_default(), name)
     }
+}
+
+/// Which of `filesets` an order is for.
+fn meant<T: Copy>(filesets: &[(&str, T)], name: Option<&str>) -> Result<T, Refusal> {
+    let (cause, remedy) = match (filesets, name) {
+        ([], _) => (
+            "what is mounted is no fileset, or not open yet".to_owned(),
+            "see `penstock stats`",
+        ),
+        ([(_, only)], None) => return Ok(*only),
+        (_, None) => (
+            "the process serves several filesets, and an order does not say which it is for"
+                .to_owned(),
+            "order it with the program of the same version",
+        ),
+        (filesets, Some(name)) => match filesets.iter().find(|(known, _)| *known == name) {
+            Some((_, named)) => return Ok(*named),
+            None => (
+                format!("the process does not serve the fileset `{name}`"),
+                "see `penstock stats`",
+            ),
+        },
+    };
+    Err(Refusal {
+        cause,
+        remedy: remedy.to_owned(),
+    })
 }
 
 fn refusal(error: &FsError) -> Refusal {
@@ -232,5 +243,22 @@ impl server::Daemon for Answers {
     fn unsaved(&self) -> Vec<UnsavedItem> {
         let items = self.volumes.get().map(OpenedVolumes::unsaved_items);
         items.into_iter().flatten().map(told).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_for_a_fileset_that_is_not_served_is_carried_out_on_no_other() {
+        let several = [("home", 1), ("work", 2)];
+        assert_eq!(meant(&several, Some("work")), Ok(2));
+        assert_eq!(meant(&several[..1], None), Ok(1));
+        let refused = |filesets, name| meant::<i32>(filesets, name).expect_err("none is meant");
+        let other = refused(&several[..1], Some("work"));
+        assert_eq!(other.cause, "the process does not serve the fileset `work`");
+        assert!(refused(&several, None).cause.contains("does not say which"));
+        assert!(refused(&[], Some("home")).cause.contains("no fileset"));
     }
 }

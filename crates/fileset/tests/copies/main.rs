@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
+mod carried;
 mod ground;
 mod random;
 #[path = "../support/mod.rs"]

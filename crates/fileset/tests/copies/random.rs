@@ -1,10 +1,14 @@
-//! Random copies, writes, cuts, holes and removals of some files, beside snapshots and folds, against a model of bytes.
+//! Random copies, writes, cuts, holes and removals of some files, beside snapshots, folds and kills, against a model of bytes.
 //! What is saved is compressed or not, and removed files come to the trash or not, by turns.
 
 use std::collections::HashMap;
 
 use penstock_base::FsError;
-use penstock_fileset::{check::check_data, compression::Compression};
+use penstock_fileset::{
+    check::check_data,
+    compression::Compression,
+    quotas::{Change, LimitChange, Subject},
+};
 use penstock_vfs::{Allocation, AttributeChanges, HandleId, Inode, OpenOptions, WritePlace};
 use proptest::prelude::*;
 
@@ -34,7 +38,10 @@ enum Deed {
     /// A file of the snapshot into a live one.
     Restore(usize, usize),
     Collect,
+    /// All is saved, and the process killed.
+    Kill,
     Compare,
+    /// What is saved from now on is compressed so.
     Compress(Compression),
     /// Removed files stay in the trash for so many days.
     Keep(u32),
@@ -75,6 +82,7 @@ fn deed() -> impl Strategy<Value = Deed> {
         1 => Just(Deed::Drop),
         2 => (file(), file()).prop_map(|(a, b)| Deed::Restore(a, b)),
         1 => Just(Deed::Collect),
+        1 => Just(Deed::Kill),
         1 => Just(Deed::Compare),
         2 => setting().prop_map(Deed::Compress),
         1 => (0u32..2).prop_map(Deed::Keep),
@@ -97,11 +105,23 @@ fn name_of(file: usize) -> String {
 }
 
 impl World {
-    async fn new(is_spooled: bool) -> Self {
+    async fn new((is_spooled, is_limited): (bool, bool)) -> Self {
         let place = match is_spooled {
             true => Place::spooled().await,
             false => Place::new().await,
         };
+        if is_limited {
+            let hard = LimitChange {
+                soft: Some(0),
+                hard: Some(1 << 40),
+            };
+            let change = Change {
+                bytes: hard,
+                ..Change::default()
+            };
+            let set = place.volume.set_quota(Subject::User(0), change);
+            set.await.unwrap();
+        }
         let mut files = Vec::new();
         for file in 0..FILES {
             files.push((opened(&place, &name_of(file)).await, Vec::new()));
@@ -152,6 +172,7 @@ impl World {
             Deed::Drop => self.drop_snapshot().await,
             Deed::Restore(from, to) => self.restore(from, to).await,
             Deed::Collect => collect(&self.place).await,
+            Deed::Kill => self.kill().await,
             Deed::Compare => self.compare().await,
             Deed::Compress(setting) => self.place.volume.set_compression(setting).await.unwrap(),
             Deed::Keep(days) => self.place.volume.set_trash(days).await.unwrap(),
@@ -249,6 +270,20 @@ impl World {
         write(&mut self.files[to].1, 0, &models[from]);
     }
 
+    async fn kill(&mut self) {
+        for (handle, _) in &self.files {
+            self.place.sync(*handle).await.unwrap();
+        }
+        self.place.crash().await;
+        for (file, (handle, _)) in self.files.iter_mut().enumerate() {
+            *handle = opened(&self.place, &name_of(file)).await;
+        }
+        if let Some((then, _)) = &mut self.snapshot {
+            let shelf = self.place.find(ROOT, ".snapshot").await.unwrap().inode;
+            *then = self.place.find(shelf, "then").await.unwrap().inode;
+        }
+    }
+
     async fn compare(&self) {
         for (file, (handle, model)) in self.files.iter().enumerate() {
             let shown = content(&self.place, *handle, &name_of(file)).await;
@@ -297,11 +332,11 @@ proptest! {
 
     #[test]
     fn random_copies_are_what_their_sources_were(
-        is_spooled in any::<bool>(), deeds in prop::collection::vec(deed(), 1..40)
+        is_spooled in any::<bool>(), is_limited in any::<bool>(), deeds in prop::collection::vec(deed(), 1..40)
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {
-            let mut world = World::new(is_spooled).await;
+            let mut world = World::new((is_spooled, is_limited)).await;
             for deed in &deeds {
                 world.act(deed).await;
             }

@@ -158,18 +158,19 @@ impl Copying<'_> {
         };
         let (source, stat) = open_source(branch, item, stat)?;
         let temporary = Temporary::create(target, item.target_name())?;
-        if is_large(&stat) {
-            Large::begin(
+        if is_large(&stat) && local::set_size(&temporary, stat.st_size.cast_unsigned())? {
+            return Large::begin(
                 self,
                 (branch, item),
                 (source, temporary),
                 (&stat, existing),
                 crew,
-            )
-        } else {
-            self.fill(branch, item, &stat, (&source, &temporary))?;
-            self.complete(branch, item, (&stat, existing), (&source, temporary))
+            );
         }
+        self.fill(branch, item, &stat, (&source, &temporary))?;
+        self.complete(branch, item, (&stat, existing), (&source, temporary))?;
+        self.tell_links_of_large(branch, item, &stat, crew);
+        Ok(())
     }
 
     fn tell_links_of_large(&self, branch: &Branch, item: &Item, stat: &Stat, crew: &Crew<Task>) {
@@ -290,9 +291,11 @@ impl Copying<'_> {
             local::write_fully(copy, &buffer[..count], 0)?;
             return Ok(count as u64);
         }
-        fs::ftruncate(copy, size)?;
         if size > SMALL_BYTES && fs::ioctl_ficlone(copy, source).is_ok() {
             return Ok(size);
+        }
+        if !is_sparse || !local::set_size(copy, size)? {
+            return self.copy_span(source, copy, (0, size));
         }
         for range in Segments::of(source.as_fd(), stat, 0, size) {
             let end = self.copy_span(source, copy, range)?;

@@ -50,7 +50,8 @@ pub(super) enum Task {
 impl work::Task for Task {
     fn place(&self) -> Option<Place> {
         match self {
-            Self::Enter(..) | Self::Range(_) => None,
+            Self::Enter(branch, _) => Some(Place::beside(branch)),
+            Self::Range(large) => Some(Place::beside(large.branch())),
             Self::Prune(branch) | Self::List(branch) | Self::Files(branch, _) => {
                 Some(Place::of(branch))
             }

@@ -46,7 +46,7 @@ pub(super) struct Large {
 }
 
 impl Large {
-    /// Begins to copy `source` into `copy`.
+    /// Begins to copy `source` into `copy`, which has its size.
     pub(super) fn begin(
         copying: &Copying<'_>,
         (branch, item): (&Branch, &Item),
@@ -55,7 +55,6 @@ impl Large {
         crew: &Crew<Task>,
     ) -> io::Result<()> {
         let size = stat.st_size.cast_unsigned();
-        fs::ftruncate(&copy, size)?;
         // Shared extents are a copy of any size at once.
         let is_cloned = fs::ioctl_ficlone(&copy, &source).is_ok();
         if is_cloned {
@@ -80,6 +79,11 @@ impl Large {
             crew.push(Task::Range(Arc::clone(&large)));
         }
         Ok(())
+    }
+
+    /// The directory that it is in.
+    pub(super) fn branch(&self) -> &Branch {
+        &self.branch
     }
 
     fn copy_next(&self, copying: &Copying<'_>) -> io::Result<bool> {

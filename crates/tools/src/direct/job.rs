@@ -103,7 +103,7 @@ pub(super) enum Task {
 impl work::Task for Task {
     fn place(&self) -> Option<Place> {
         match self {
-            Self::Enter(..) => None,
+            Self::Enter(branch, _) => Some(Place::beside(branch)),
             Self::Begin(branch, _) | Self::List(branch) | Self::Files(branch, _) => {
                 Some(Place::of(branch))
             }

@@ -69,6 +69,15 @@ impl Iterator for Segments<'_> {
     }
 }
 
+/// Gives a new file its size before its bytes, which can be written anywhere then. Says whether it has it: not where files
+/// are only appended to.
+pub(crate) fn set_size(file: impl AsFd, size: u64) -> rustix::io::Result<bool> {
+    match fs::ftruncate(file, size) {
+        Err(Errno::OPNOTSUPP) => Ok(false),
+        sized => sized.map(|()| true),
+    }
+}
+
 /// Whether a file is on a file system of FUSE, where reading and writing a small file may cost more than asking for a copy.
 pub(crate) fn is_on_fuse(file: impl AsFd) -> bool {
     fs::fstatfs(file).is_ok_and(|found| found.f_type == FUSE)

@@ -7,7 +7,9 @@ mod flush;
 mod metadata;
 mod temporary;
 
-pub(crate) use content::{Segments, copy_range, is_equal, is_on_fuse, read_fully, write_fully};
+pub(crate) use content::{
+    Segments, copy_range, is_equal, is_on_fuse, read_fully, set_size, write_fully,
+};
 pub(crate) use directory::{Directory, Entry, Place, c_string, kind_of};
 pub use flush::flush;
 pub use metadata::FileId;

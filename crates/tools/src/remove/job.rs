@@ -59,7 +59,8 @@ impl<F: Folder> work::Task for Task<F> {
     fn place(&self) -> Option<Place> {
         match self {
             Self::List(branch) | Self::Files(Parent::Branch(branch), _) => Some(Place::of(branch)),
-            Self::Enter(..) | Self::Files(Parent::Top(..), _) => None,
+            Self::Enter(Parent::Branch(branch), _) => Some(Place::beside(branch)),
+            Self::Enter(Parent::Top(..), _) | Self::Files(Parent::Top(..), _) => None,
         }
     }
 }

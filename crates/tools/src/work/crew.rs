@@ -7,6 +7,7 @@
 //!
 //! Changes of names in one directory exclude each other, in the kernel as in most file systems. So a thread takes the
 //! newest task of a directory in which no other works ([`Task::place`]), and joins another only where there is none.
+//! Newer is what is deeper or was entered later (`queue.rs`).
 
 use std::{
     sync::{Condvar, MutexGuard, PoisonError},
@@ -29,7 +30,7 @@ const WAITING_PER_THREAD: usize = 8;
 
 /// A piece of work.
 pub(crate) trait Task: Send {
-    /// The directory in which it changes names; none if it excludes no other task.
+    /// The directory in which it works; none if it is of no directory.
     fn place(&self) -> Option<Place> {
         None
     }
@@ -305,7 +306,11 @@ impl<T> Drop for Closing<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use crate::work::Node;
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    };
 
     impl Task for u32 {}
     impl Task for u64 {}
@@ -414,5 +419,106 @@ mod tests {
         );
         assert_eq!(job.work(), 10_000);
         assert!(peak <= WAITING_PER_THREAD, "{peak} tasks waited");
+    }
+
+    /// Walks a tree as the tools do: lists a page of each directory at a time, goes into the directories of it, and opens
+    /// its files, each of which is closed by a task of its own.
+    #[derive(Default)]
+    struct Walk {
+        closed: AtomicU64,
+        /// Files that are open, and the most that ever were.
+        open: AtomicU64,
+        open_max: AtomicU64,
+    }
+
+    type Level = Arc<Node<u32>>;
+
+    enum Step {
+        Enter(Level),
+        /// With the pages that are left.
+        List(Level, u32),
+        Open(Level),
+        Close(Level),
+    }
+
+    impl Task for Step {
+        fn place(&self) -> Option<Place> {
+            match self {
+                Self::List(level, _) | Self::Open(level) => Some(Place::of(level)),
+                Self::Enter(level) | Self::Close(level) => Some(Place::beside(level)),
+            }
+        }
+    }
+
+    /// Directories in a page, and as many files.
+    const PAGE: u32 = 5;
+    /// Pages of the directories of a level.
+    const PAGES: [u32; 3] = [2, 100, 1];
+
+    impl Job for Walk {
+        type Task = Step;
+
+        fn run(&self, step: Step, crew: &Crew<Step>) {
+            match step {
+                Step::Enter(above) => {
+                    let depth = above.data + 1;
+                    let level = Node::new(Some(above), c"directory".to_owned(), depth);
+                    crew.push(Step::List(level, PAGES[depth as usize]));
+                }
+                Step::List(_, 0) => {}
+                Step::List(level, left) => {
+                    crew.push(Step::List(Arc::clone(&level), left - 1));
+                    for _ in 0..PAGE {
+                        crew.push(Step::Open(Arc::clone(&level)));
+                    }
+                    for _ in 0..PAGE {
+                        if level.data + 1 < PAGES.len() as u32 {
+                            crew.push(Step::Enter(Arc::clone(&level)));
+                        }
+                    }
+                }
+                Step::Open(level) => {
+                    let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
+                    self.open_max.fetch_max(open, Ordering::Relaxed);
+                    crew.push(Step::Close(level));
+                }
+                Step::Close(_) => {
+                    self.open.fetch_sub(1, Ordering::Relaxed);
+                    self.closed.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+
+        fn work(&self) -> u64 {
+            self.closed.load(Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn a_directory_of_many_pages_waits_a_page_at_a_time() {
+        for threads in [1, 4] {
+            let job = Walk::default();
+            let root = Node::new(None, c"root".to_owned(), 0);
+            let fixed = Threads::Fixed(threads);
+            let peak = Crew::run(&job, fixed, Order::Newest, &Stop::default(), |crew| {
+                crew.push(Step::List(root, PAGES[0]));
+                crew.wait();
+                crew.peak()
+            });
+            let directories = PAGES[0] * PAGE * (1 + PAGES[1] * PAGE);
+            let pages = PAGES[0] + PAGES[0] * PAGE * PAGES[1] + (directories - PAGES[0] * PAGE);
+            assert_eq!(job.work(), u64::from(pages * PAGE));
+            let levels = PAGES.len() * threads;
+            let page = 2 * PAGE as usize + 1;
+            assert!(
+                peak <= page * levels,
+                "{peak} tasks waited, {threads} threads"
+            );
+            let open = job.open_max.load(Ordering::Relaxed);
+            assert!(
+                open <= levels as u64,
+                "{open} files were open, {threads} threads"
+            );
+        }
     }
 }

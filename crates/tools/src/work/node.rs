@@ -10,9 +10,12 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
+
+/// Nodes that were made.
+static COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// A directory with what a tool knows of it.
 #[derive(Debug)]
@@ -20,6 +23,7 @@ pub(crate) struct Node<T> {
     pub(crate) above: Option<Arc<Node<T>>>,
     pub(crate) name: CString,
     pub(crate) data: T,
+    number: u64,
     pending: AtomicUsize,
     has_failed: AtomicBool,
 }
@@ -31,9 +35,15 @@ impl<T> Node<T> {
             above,
             name,
             data,
+            number: COUNT.fetch_add(1, Ordering::Relaxed) + 1,
             pending: AtomicUsize::new(1),
             has_failed: AtomicBool::new(false),
         })
+    }
+
+    /// A number that no other node has, greater than that of the node above.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// One more task.

@@ -1,36 +1,75 @@
 //! Tasks that wait, by the directory in which they work.
+//!
+//! The newest directory is the one that was entered last, so what is below comes before what is above. Of a directory those
+//! tasks come first that exclude no others: its next page is listed when all that the page before led to is in hand.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::{BTreeMap, VecDeque};
 
 use super::Node;
 
-/// A directory, as tasks are told apart by it: the same for all tasks that hold its node.
+/// A directory in which a task works, and whether it excludes others there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place(usize);
+pub(crate) struct Place {
+    directory: u64,
+    excludes: bool,
+}
 
 impl Place {
-    pub(crate) fn of<T>(node: &Arc<Node<T>>) -> Self {
-        Self(Arc::as_ptr(node).addr())
+    /// That of a task which changes names in a directory.
+    pub(crate) fn of<T>(node: &Node<T>) -> Self {
+        Self {
+            directory: node.number(),
+            excludes: true,
+        }
+    }
+
+    /// That of a task which follows from a directory and changes no name there.
+    pub(crate) fn beside<T>(node: &Node<T>) -> Self {
+        Self {
+            excludes: false,
+            ..Self::of(node)
+        }
     }
 }
 
-/// The tasks of each place, the place that was begun last at the end. Those without a place are a group too.
+/// The tasks of each directory by its number; those without a place are of the oldest one.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
-    groups: Vec<Group<T>>,
+    groups: BTreeMap<u64, Group<T>>,
     length: usize,
 }
 
+/// The tasks of a directory.
 #[derive(Debug)]
 struct Group<T> {
-    place: Option<Place>,
-    tasks: VecDeque<T>,
+    /// Those that exclude no others.
+    beside: VecDeque<T>,
+    excluding: VecDeque<T>,
+}
+
+impl<T> Group<T> {
+    fn is_empty(&self) -> bool {
+        self.beside.is_empty() && self.excluding.is_empty()
+    }
+
+    fn pop(&mut self, pop: fn(&mut VecDeque<T>) -> Option<T>) -> Option<T> {
+        pop(&mut self.beside).or_else(|| pop(&mut self.excluding))
+    }
+}
+
+impl<T> Default for Group<T> {
+    fn default() -> Self {
+        Self {
+            beside: VecDeque::new(),
+            excluding: VecDeque::new(),
+        }
+    }
 }
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
         Self {
-            groups: Vec::new(),
+            groups: BTreeMap::new(),
             length: 0,
         }
     }
@@ -50,35 +89,41 @@ impl<T> Queue<T> {
     }
 
     pub(super) fn push(&mut self, place: Option<Place>, task: T) {
-        let same = |group: &&mut Group<T>| group.place == place;
-        match self.groups.iter_mut().rev().find(same) {
-            Some(group) => group.tasks.push_back(task),
-            None => self.groups.push(Group {
-                place,
-                tasks: VecDeque::from([task]),
-            }),
+        let group = self.groups.entry(place.map_or(0, |place| place.directory));
+        let group = group.or_default();
+        match place.is_some_and(|place| place.excludes) {
+            true => group.excluding.push_back(task),
+            false => group.beside.push_back(task),
         }
         self.length += 1;
     }
 
-    /// The newest task of the newest place that is not `taken`; of the newest place if all are.
+    /// The newest task of the newest directory that has one which no task at a `taken` place excludes; of the newest
+    /// directory if none has.
     pub(super) fn pop_newest(&mut self, taken: &[Option<Place>]) -> Option<T> {
-        let is_free = |group: &Group<T>| group.place.is_none() || !taken.contains(&group.place);
-        let free = self.groups.iter().rposition(is_free);
-        let index = free.or_else(|| self.groups.len().checked_sub(1))?;
-        self.pop(index, VecDeque::pop_back)
+        let is_free = |(directory, group): &(&u64, &Group<T>)| {
+            let excluding = Place {
+                directory: **directory,
+                excludes: true,
+            };
+            !group.beside.is_empty() || !taken.contains(&Some(excluding))
+        };
+        let free = self.groups.iter().rev().find(is_free);
+        let (directory, _) = free.or_else(|| self.groups.last_key_value())?;
+        self.pop(*directory, VecDeque::pop_back)
     }
 
-    /// The oldest task of the oldest place.
+    /// The oldest task of the oldest directory.
     pub(super) fn pop_oldest(&mut self) -> Option<T> {
-        self.pop(0, VecDeque::pop_front)
+        let (directory, _) = self.groups.first_key_value()?;
+        self.pop(*directory, VecDeque::pop_front)
     }
 
-    fn pop(&mut self, index: usize, pop: fn(&mut VecDeque<T>) -> Option<T>) -> Option<T> {
-        let group = self.groups.get_mut(index)?;
-        let task = pop(&mut group.tasks);
-        if group.tasks.is_empty() {
-            self.groups.remove(index);
+    fn pop(&mut self, directory: u64, pop: fn(&mut VecDeque<T>) -> Option<T>) -> Option<T> {
+        let group = self.groups.get_mut(&directory)?;
+        let task = group.pop(pop);
+        if group.is_empty() {
+            self.groups.remove(&directory);
         }
         self.length -= usize::from(task.is_some());
         task
@@ -89,17 +134,24 @@ impl<T> Queue<T> {
 mod tests {
     use super::*;
 
+    fn place(directory: u64, excludes: bool) -> Option<Place> {
+        Some(Place {
+            directory,
+            excludes,
+        })
+    }
+
     #[test]
     fn each_thread_has_a_directory_of_its_own_while_there_are_enough() {
         let mut queue = Queue::default();
-        for (place, task) in [(1, 'a'), (1, 'b'), (2, 'c'), (2, 'd')] {
-            queue.push(Some(Place(place)), task);
+        for (directory, task) in [(1, 'a'), (1, 'b'), (2, 'c'), (2, 'd')] {
+            queue.push(place(directory, true), task);
         }
         let first = queue.pop_newest(&[]);
         assert_eq!(first, Some('d'));
-        let mut taken = vec![Some(Place(2))];
+        let mut taken = vec![place(2, true)];
         assert_eq!(queue.pop_newest(&taken), Some('b'));
-        taken.push(Some(Place(1)));
+        taken.push(place(1, true));
         assert_eq!(
             queue.pop_newest(&taken),
             Some('c'),
@@ -114,11 +166,32 @@ mod tests {
     fn another_directory_is_begun_when_nothing_else_is_free() {
         let mut queue = Queue::default();
         queue.push(None, 'e');
-        queue.push(Some(Place(1)), 'a');
+        queue.push(place(1, true), 'a');
         queue.push(None, 'f');
-        assert_eq!(queue.pop_newest(&[Some(Place(1)), None]), Some('f'));
+        assert_eq!(queue.pop_newest(&[place(1, true), None]), Some('f'));
         assert_eq!(queue.pop_newest(&[None]), Some('a'));
         assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn what_excludes_nobody_comes_before_what_does_in_its_directory() {
+        let mut queue = Queue::default();
+        for (excludes, task) in [(false, 'a'), (true, 'b'), (false, 'c'), (true, 'd')] {
+            queue.push(place(1, excludes), task);
+        }
+        let taken = [place(1, true), place(1, false)];
+        let all = std::iter::from_fn(|| queue.pop_newest(&taken));
+        assert_eq!(all.collect::<String>(), "cadb");
+    }
+
+    #[test]
+    fn a_directory_that_has_tasks_again_is_as_old_as_it_was() {
+        let mut queue = Queue::default();
+        queue.push(place(1, true), 'a');
+        queue.push(place(2, true), 'b');
+        assert_eq!(queue.pop_newest(&[place(2, true)]), Some('a'));
+        queue.push(place(1, true), 'c');
+        assert_eq!(queue.pop_newest(&[]), Some('b'));
     }
 
     #[test]

@@ -73,7 +73,8 @@ fn text(found: &Garbage) -> String {
         let Count { objects, bytes } = count;
         format!("{what:8}  {objects} objects, {}{more}\n", ByteSize(bytes))
     };
-    let unused = format!(", of which no file needs {}", ByteSize(found.unused_bytes));
+    let unused = ByteSize(found.unused_bytes);
+    let unused = format!(", of which at least {unused} are of no use to files");
     let deleted = format!(", {} deleted", found.deleted);
     line("live", found.live, unused)
         + &trash

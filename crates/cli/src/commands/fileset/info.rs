@@ -191,9 +191,8 @@ fn text(info: &Info) -> String {
     );
     if info.spared > 0 || info.compression != "none" {
         let (setting, spared, ratio) = (&info.compression, ByteSize(info.spared), info.ratio);
-        text += &format!(
-            "compression {setting}, which spares {spared} in the bucket: {ratio:.2} to 1\n"
-        );
+        text +=
+            &format!("compression {setting}, which spares {spared} of these: {ratio:.2} to 1\n");
     }
     if let Some(engine) = &info.engine {
         text += &format!("engine      {engine}\n");
