@@ -9,13 +9,14 @@
 # the file system exerciser runs on staged mounts: OPERATIONS while all is well, a twentieth of them
 # while the server fails, and a twentieth with little of everything, the store failing and not. In the
 # end mounts that are short are killed, one round for each ten seconds of DURATION and at least one,
-# and in BAD_DAYS rounds something happens to one of three machines, its database or its store.
+# in BAD_DAYS rounds something happens to one of three machines, its database or its store, and
+# SIMULATIONS filesets live through crashes and a failing network in virtual time.
 set -euo pipefail
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$repository"
 # shellcheck source=scripts/tools.sh
 source scripts/tools.sh
-: "${DURATION:=5m}" "${SEED:=$RANDOM}" "${OPERATIONS:=1000000}" "${KILLS:=500}" "${BAD_DAYS:=200}"
+: "${DURATION:=5m}" "${SEED:=$RANDOM}" "${OPERATIONS:=1000000}" "${KILLS:=500}" "${BAD_DAYS:=200}" "${SIMULATIONS:=10000}"
 
 case "$DURATION" in
   *[!0-9smh]* | "") die "DURATION=$DURATION is no duration: try 90s, 15m or 2h" ;;
@@ -32,6 +33,9 @@ case "$KILLS" in
 esac
 case "$BAD_DAYS" in
   *[!0-9]* | "") die "BAD_DAYS=$BAD_DAYS is no number" ;;
+esac
+case "$SIMULATIONS" in
+  *[!0-9]* | "") die "SIMULATIONS=$SIMULATIONS is no number" ;;
 esac
 short_kills=$((seconds < 10 ? 1 : seconds / 10))
 require_rust
@@ -72,3 +76,7 @@ PENSTOCK_TEST_KILL_ROUNDS=$KILLS PENSTOCK_TEST_KILL_SEED=$SEED \
 say "$BAD_DAYS bad days of three machines on one file system, SEED=$SEED"
 PENSTOCK_TEST_MACHINES_ROUNDS=$BAD_DAYS PENSTOCK_TEST_MACHINES_SEED=$SEED \
   cargo test --release --package penstock-tests --test machines -- --nocapture
+
+say "$SIMULATIONS simulated filesets, SEED=$SEED"
+PENSTOCK_TEST_SIMULATION_SEEDS=$SIMULATIONS PENSTOCK_TEST_SIMULATION_SEED=$SEED \
+  cargo test --release --package penstock-fileset --test simulation -- --nocapture

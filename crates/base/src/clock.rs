@@ -7,11 +7,17 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::{
+    cell::Cell,
     future::Future,
     time::{Duration, SystemTime},
 };
 
 pub use tokio::time::Instant;
+
+thread_local! {
+    /// What [`pretend_wall_time`] was told, and when.
+    static PRETENDED: Cell<Option<(SystemTime, Instant)>> = const { Cell::new(None) };
+}
 
 /// Monotonic time now.
 pub fn now() -> Instant {
@@ -20,7 +26,16 @@ pub fn now() -> Instant {
 
 /// Wall-clock time now.
 pub fn wall_time() -> SystemTime {
-    SystemTime::now()
+    match PRETENDED.get() {
+        Some((begun, since)) => begun + since.elapsed(),
+        None => SystemTime::now(),
+    }
+}
+
+/// Lets wall-clock time on this thread be `begun` now, and go on with the monotonic time: a simulation has both in
+/// its hand. Called within its runtime.
+pub fn pretend_wall_time(begun: SystemTime) {
+    PRETENDED.set(Some((begun, now())));
 }
 
 /// Waits for `duration`.
@@ -46,4 +61,17 @@ pub async fn deadline<T>(
     tokio::time::timeout(limit, work)
         .await
         .map_err(|_| DeadlinePassed(limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pretended_wall_time_goes_on_with_the_monotonic_one() {
+        let begun = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        pretend_wall_time(begun);
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(wall_time(), begun + Duration::from_secs(3600));
+    }
 }

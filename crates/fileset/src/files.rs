@@ -302,12 +302,14 @@ impl Files {
         self.table.lock().files.remove(&inode);
     }
 
-    /// Files of which something is not saved.
+    /// Files of which something is not saved, in the order of their numbers.
     fn unsaved_files(&self) -> Vec<Arc<File>> {
         let table = self.table.lock();
         let files = table.files.values().map(|(file, _)| file);
         let unsaved = files.filter(|file| file.pending.lock().is_unsaved());
-        unsaved.map(Arc::clone).collect()
+        let mut unsaved: Vec<_> = unsaved.map(Arc::clone).collect();
+        unsaved.sort_by_key(|file| file.inode);
+        unsaved
     }
 
     /// What is not saved.

@@ -499,3 +499,30 @@ async fn an_open_file_of_a_snapshot_is_stale_once_that_is_removed() {
     let listed = place.try_list(listing, ListFrom::Position(0), room).await;
     assert_eq!(listed.err(), Some(FsError::Stale), "it is not empty");
 }
+
+/// What is yet to be cleared away may lead to objects that are gone: no file and no snapshot needs them.
+#[tokio::test]
+async fn a_check_of_bytes_passes_over_what_a_removed_snapshot_kept() {
+    let mut place = Place::new().await;
+    place.store(ROOT, "file", &[1; 1000]).await.unwrap();
+    take(&place, "then").await;
+    let inode = place.find(ROOT, "file").await.unwrap().inode;
+    let handle = place.open(inode, OpenOptions::WRITE).await.unwrap();
+    let written = place.write(handle, WritePlace::At(0), &[2; 10]).await;
+    written.unwrap();
+    place.close(handle).await.unwrap();
+    // Nobody clears away behind this.
+    let removed = snapshots::remove(&*place.engine, &name("then")).await;
+    removed.unwrap();
+    let cut = AttributeChanges {
+        size: Some(0),
+        ..AttributeChanges::default()
+    };
+    place.change(inode, cut).await.unwrap();
+    assert!(place.volume.shut_down().await.is_empty());
+    assert!(place.objects().await.is_empty());
+    place.crash().await;
+    assert!(left(&place).await.contains(&b'V'));
+    let report = check_data(&*place.engine, place.transfer(), None).await;
+    assert_eq!(report.unwrap().findings, Vec::<String>::new());
+}

@@ -71,6 +71,7 @@ async fn check_range(
 /// The runs of some chunks from a key on, and the key to go on at. A chunk that cannot be read was told already.
 fn step(reads: &dyn Reads, range: Range<&[u8]>) -> FsResult<(Runs, Option<Bytes>)> {
     let (mut runs, mut chunks, mut behind) = (Runs::new(), 0, None);
+    let is_of_kept = range.start.first() == Some(&kind::KEPT);
     reads.scan(range, &mut |key, value| {
         if chunks == STEP {
             behind = Some(Bytes::copy_from_slice(key));
@@ -85,7 +86,24 @@ fn step(reads: &dyn Reads, range: Range<&[u8]>) -> FsResult<(Runs, Option<Bytes>
         }
         ControlFlow::Continue(())
     })?;
+    if is_of_kept {
+        drop_unneeded(reads, &mut runs)?;
+    }
     Ok((runs, behind))
+}
+
+/// Passes over objects that nothing needs: a snapshot that kept something of them was removed, and what it kept is yet to be
+/// cleared away. One that is missing and needed was told already.
+fn drop_unneeded(reads: &dyn Reads, runs: &mut Runs) -> FsResult<()> {
+    let mut outcome = Ok(());
+    runs.retain(|object, _| match reads.get(&schema::object(*object)) {
+        Ok(known) => known.is_some(),
+        Err(error) => {
+            outcome = Err(error.into());
+            true
+        }
+    });
+    outcome
 }
 
 /// A chunk that a file has, or had when a snapshot was taken.

@@ -54,7 +54,8 @@ pub struct Place {
     /// With `durability=local` as a mount has it.
     pub spool: Option<Arc<Spool>>,
     pub memory: Arc<MemoryBudget>,
-    directory: Arc<tempfile::TempDir>,
+    /// Where the metadata and the spool are, unless somebody else has the keys.
+    directory: Option<Arc<tempfile::TempDir>>,
     by: Identity,
 }
 
@@ -302,7 +303,7 @@ impl Place {
             faults,
             way,
             spool: None,
-            directory: Arc::new(tempfile::tempdir().unwrap()),
+            directory: None,
             by: Identity::new(0, 0, []),
         }
     }
@@ -342,7 +343,7 @@ impl Place {
             faults,
             way,
             spool,
-            directory: Arc::new(directory),
+            directory: Some(Arc::new(directory)),
             by,
         }
     }
@@ -379,7 +380,7 @@ impl Place {
 
     async fn crash_with(&mut self, lose: impl FnOnce(&Path)) {
         let left = tempfile::tempdir().unwrap();
-        copy(self.directory.path(), left.path());
+        copy(self.ground(), left.path());
         lose(left.path());
         let has_spool = self.spool.is_some();
         self.spool = has_spool.then(|| open_spool(left.path(), &self.way));
@@ -388,8 +389,11 @@ impl Place {
         let means = (self.spool.as_ref(), &self.memory);
         self.volume = open_volume(&self.engine, &self.way, means).await;
         // The old one must not go before what uses it does.
-        std::mem::forget(Arc::clone(&self.directory));
-        self.directory = Arc::new(left);
+        std::mem::forget(self.directory.replace(Arc::new(left)));
+    }
+
+    fn ground(&self) -> &Path {
+        self.directory.as_ref().expect("its own engine").path()
     }
 
     /// A way to the bucket for a command.
@@ -416,7 +420,7 @@ impl Place {
 
     /// From now on the spool cannot make files.
     pub fn break_spool(&self) {
-        std::fs::remove_dir_all(self.directory.path().join("spool")).unwrap();
+        std::fs::remove_dir_all(self.ground().join("spool")).unwrap();
     }
 
     /// Waits for something that goes on behind the volume.
