@@ -285,14 +285,16 @@ fn a_file_system_exerciser_finds_nothing_through_nfs() {
 #[test]
 fn a_file_system_exerciser_finds_nothing_through_nfs_while_the_target_is_killed() {
     run_through_nfs(|mounted, running| {
-        let mut killed = Instant::now();
+        let (mut killed, mut kills) = (Instant::now(), 0);
         while !running.is_finished() {
             thread::sleep(Duration::from_millis(50));
             if killed.elapsed() > KILLED_EVERY {
                 mounted.kill_and_start();
                 killed = Instant::now();
+                kills += 1;
             }
         }
+        assert!(kills > 0, "it ended too soon");
     });
 }
 

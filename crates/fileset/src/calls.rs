@@ -1,23 +1,24 @@
 //! Calls in which names are changed, each of which is carried out once.
 //!
 //! A client of a mount target that hears no answer asks again, and whom it asks then need not be who carried the call out:
-//! that process may be dead, or the address another machine's by now. So the change and the call are written down in one
-//! transaction, and a call that may be a repeat looks for itself in its own: whichever of two comes second finds the other.
-//! What was found is told as the success that it was.
+//! that process may be dead, or only slow, or the address another machine's by now. So a change looks for its call in its own
+//! transaction, and writes it down there: whichever of two comes second finds the other. What was found is told as the
+//! success that it was, unless what the call made is not there any more: numbers of calls come again, and such a one makes
+//! it anew.
 //!
-//! A call is remembered for [`REMEMBERED_FOR`]; of those that one process carried out the last [`CALLS_KEPT`] are kept, as many
-//! as a server has under way at once. What a process left that ended goes with the leaked objects, once a day.
+//! A call is remembered for [`REMEMBERED_FOR`], or until its process has carried out [`CALLS_KEPT`] others, as many as a server has
+//! under way at once. What a process left that ended is forgotten every hour.
 
 use std::{
     collections::VecDeque,
     ops::ControlFlow,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
 use penstock_base::{FsResult, Mutex};
 use penstock_vfs::{CallId, Inode};
-use tokio::sync::OnceCell;
 
 use crate::{
     engine::{Engine, Reads, Transaction, query, transact},
@@ -25,8 +26,9 @@ use crate::{
     schema::{self, CarriedOut, Format, kind},
 };
 
-/// How long a call is remembered at least: clients ask again within seconds after they lost their connection.
-const REMEMBERED_FOR: Duration = Duration::from_secs(10 * 60);
+/// How long a call is remembered: longer than a server is away as a rule, and no longer than it takes that a client which
+/// begins with the same numbers each time asks for the same.
+pub(crate) const REMEMBERED_FOR: Duration = Duration::from_secs(10 * 60);
 /// Calls of one process that are kept.
 const CALLS_KEPT: usize = 8192;
 /// Calls that are forgotten at once.
@@ -40,58 +42,63 @@ pub(crate) enum Once<T> {
     Before(Inode),
 }
 
+/// A change of names that is made once.
+pub(crate) struct OnceOnly<C, S> {
+    /// Makes it. Says, beside what becomes of it, the file that is remembered; nothing is if it changed nothing.
+    pub(crate) change: C,
+    /// Whether what a call made with this file is there as it left it.
+    pub(crate) still: S,
+}
+
 /// The calls that this process carried out.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     /// Set when the head of the file system says that calls are remembered.
-    is_announced: OnceCell<()>,
+    is_announced: AtomicBool,
     carried_out: Mutex<VecDeque<CallId>>,
 }
 
 impl Calls {
-    /// Makes a change, and remembers the file that it says, if it is asked for in a call; but not a second time in one call.
+    /// Makes a change, but not a second time in one call.
     pub(crate) async fn once<T: Send + 'static>(
         &self,
         engine: &dyn Engine,
         asked: &Asked,
-        mut change: impl FnMut(&mut dyn Transaction) -> FsResult<(T, Inode)> + Send + 'static,
+        once: OnceOnly<
+            impl FnMut(&mut dyn Transaction) -> FsResult<(T, Option<Inode>)> + Send + 'static,
+            impl Fn(&dyn Reads, Inode) -> FsResult<bool> + Send + 'static,
+        >,
     ) -> FsResult<Once<T>> {
+        let OnceOnly { mut change, still } = once;
         let Some(call) = asked.by.call else {
             let changed = transact(engine, change).await?;
             return Ok(Once::Now(changed.0));
         };
-        self.announce(engine).await?;
-        let now = asked.now;
+        let (now, is_announced) = (asked.now, self.is_announced.load(Ordering::Relaxed));
         let outcome: FsResult<_> = transact(engine, move |transaction| {
-            if call.may_be_repeat
-                && let Some(before) = find(transaction, &call.id, now)?
+            if let Some(before) = find(transaction, &call, now)?
+                && still(transaction, before.inode)?
             {
-                return Ok(Once::Before(before.inode));
+                return Ok((Once::Before(before.inode), false));
             }
             let (changed, inode) = change(transaction)?;
-            let carried_out = CarriedOut {
-                sum: call.id.sum,
-                inode,
-                at: now,
+            let Some(inode) = inode else {
+                return Ok((Once::Now(changed), false));
             };
-            transaction.put(&schema::call(&call.id), carried_out.encode());
-            Ok(Once::Now(changed))
+            if !is_announced {
+                raise_format(transaction, Format::with_calls)?;
+            }
+            let carried_out = CarriedOut { inode, at: now };
+            transaction.put(&schema::call(&call), carried_out.encode());
+            Ok((Once::Now(changed), true))
         })
         .await;
-        let outcome = outcome?;
-        if matches!(outcome, Once::Now(_)) {
-            self.forget_some(engine, call.id).await;
+        let (outcome, is_remembered) = outcome?;
+        if is_remembered {
+            self.is_announced.store(true, Ordering::Relaxed);
+            self.forget_some(engine, call).await;
         }
         Ok(outcome)
-    }
-
-    async fn announce(&self, engine: &dyn Engine) -> FsResult<()> {
-        let announce = || {
-            transact(engine, |transaction| {
-                raise_format(transaction, Format::with_calls)
-            })
-        };
-        self.is_announced.get_or_try_init(announce).await.copied()
     }
 
     /// Forgets the oldest calls when there are too many. What cannot be forgotten now goes with time.
@@ -123,17 +130,15 @@ pub(crate) fn find(
     id: &CallId,
     now: SystemTime,
 ) -> FsResult<Option<CarriedOut>> {
-    let Some(value) = reads.get(&schema::call(id))? else {
-        return Ok(None);
-    };
-    let found = CarriedOut::decode(&value)?;
-    Ok((found.sum == id.sum && !is_old(&found, now)).then_some(found))
+    let value = reads.get(&schema::call(id))?;
+    let found = value.and_then(|value| CarriedOut::decode(&value).ok());
+    Ok(found.filter(|found| !is_old(found, now)))
 }
 
-/// Clocks of several machines differ: what is of the future is new.
+/// The clocks of machines differ, but not as much.
 fn is_old(carried_out: &CarriedOut, now: SystemTime) -> bool {
     let age = now.duration_since(carried_out.at);
-    age.is_ok_and(|age| age > REMEMBERED_FOR)
+    age.unwrap_or_else(|ahead| ahead.duration()) > REMEMBERED_FOR
 }
 
 /// Forgets the calls that are old by `now`, of all processes.
@@ -170,11 +175,12 @@ fn some_from(reads: &dyn Reads, start: &[u8]) -> FsResult<Vec<Bytes>> {
     Ok(found)
 }
 
+/// So is one that cannot be read.
 fn forget_if_old(transaction: &mut dyn Transaction, key: &[u8], now: SystemTime) -> FsResult<()> {
     let Some(value) = transaction.get(key)? else {
         return Ok(());
     };
-    if is_old(&CarriedOut::decode(&value)?, now) {
+    if CarriedOut::decode(&value).map_or(true, |found| is_old(&found, now)) {
         transaction.delete(key);
     }
     Ok(())
@@ -183,7 +189,7 @@ fn forget_if_old(transaction: &mut dyn Transaction, key: &[u8], now: SystemTime)
 #[cfg(test)]
 mod tests {
     use penstock_base::clock;
-    use penstock_vfs::{Call, Identity};
+    use penstock_vfs::Identity;
 
     use super::*;
     use crate::engine::MemoryEngine;
@@ -197,13 +203,9 @@ mod tests {
     }
 
     fn asked(id: CallId, now: SystemTime) -> Asked {
-        let call = Call {
-            id,
-            may_be_repeat: true,
-        };
         Asked {
             by: Identity {
-                call: Some(call),
+                call: Some(id),
                 ..Identity::root()
             },
             now,
@@ -213,8 +215,11 @@ mod tests {
 
     async fn carry_out(engine: &MemoryEngine, id: CallId, now: SystemTime) -> bool {
         let calls = Calls::default();
-        let change = |_: &mut dyn Transaction| Ok(((), Inode(5)));
-        let outcome = calls.once(engine, &asked(id, now), change).await.unwrap();
+        let once = OnceOnly {
+            change: |_: &mut dyn Transaction| Ok(((), Some(Inode(5)))),
+            still: |_: &dyn Reads, _| Ok(true),
+        };
+        let outcome = calls.once(engine, &asked(id, now), once).await.unwrap();
         matches!(outcome, Once::Now(()))
     }
 
@@ -234,7 +239,7 @@ mod tests {
         assert!(carry_out(&engine, id(1, 1), now).await);
         assert!(!carry_out(&engine, id(1, 1), now).await);
         assert!(carry_out(&engine, id(1, 2), now).await);
-        assert!(carry_out(&engine, id(1, 1), now).await);
+        assert!(!carry_out(&engine, id(1, 1), now).await);
         let later = now + REMEMBERED_FOR + Duration::from_secs(1);
         assert!(carry_out(&engine, id(1, 1), later).await);
     }

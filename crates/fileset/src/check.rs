@@ -169,10 +169,8 @@ impl Survey {
                 schema::inode_in(key)?;
                 schema::FileLocks::decode(value)?;
             }
-            [kind::CALL, ..] => {
-                schema::check_call(key)?;
-                schema::CarriedOut::decode(value)?;
-            }
+            // One that cannot be read is forgotten.
+            [kind::CALL, ..] => {}
             [kind::GARBAGE, ..] => {
                 self.garbage.insert(schema::object_in(key)?, ());
             }

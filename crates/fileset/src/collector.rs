@@ -31,9 +31,13 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 /// What is old enough by the first time was left by who came before.
 const FIRST_SWEEP: Duration = Duration::from_secs(2 * 60 * 60);
 
+/// How often calls are forgotten that no client will repeat.
+const FORGET_INTERVAL: Duration = Duration::from_secs(60 * 60);
+
 /// Works until the volume is gone.
 pub(crate) async fn run(parts: Weak<Parts>) {
     let mut next_sweep = clock::now() + FIRST_SWEEP;
+    let mut next_forgetting = clock::now() + calls::REMEMBERED_FOR;
     let (mut next_retry, mut waits) = (clock::now() + RETRY_INTERVAL, false);
     loop {
         let Some(held) = parts.upgrade().map(|parts| Arc::clone(&parts.held)) else {
@@ -70,11 +74,16 @@ pub(crate) async fn run(parts: Weak<Parts>) {
         if is_due {
             parts.files.save_all().await;
         }
+        if clock::now() >= next_forgetting {
+            next_forgetting = clock::now() + FORGET_INTERVAL;
+            if parts.is_elected().await {
+                forget_calls(&parts).await;
+            }
+        }
         if clock::now() >= next_sweep {
             next_sweep = clock::now() + SWEEP_INTERVAL;
             if parts.is_elected().await {
                 sweep(&parts).await;
-                forget_calls(&parts).await;
             }
         }
     }

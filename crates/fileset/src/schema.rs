@@ -25,13 +25,12 @@
 //! | `Z` | how far keys were brought here from elsewhere, until all are ([`crate::dumps`]) |
 //! | `U` `f`, `U` `b`, `U` `c` | counters: files, bytes that they occupy, and those of these that compression spares |
 //! | `U` whose, `f` or `b` | the same of those of a user, of a group or of a directory with all below it ([`Subject`]) |
-//! | `r` client, number | the call in which a client changed names ([`CarriedOut`]) |
+//! | `r` client, number, sum | the call in which a client changed names ([`CarriedOut`]) |
 //! | `t` | for how many days removed files stay in the trash, if they come there |
 //! | `l` | that something is limited, and which files are counted to their owners ([`Quotas`]) |
 //! | `l` whose | what one may use ([`Limits`]) |
 //! | `m` directory | what is in it behind this name is to count for the quota that the directory does |
-//! | `E` | the latest snapshot, if there is one ([`Epoch`]) |
-//! | `K` | a mark: the last number that a snapshot got |
+//! | `E`, `K` | the latest snapshot, if there is one ([`Epoch`]); a mark: the last number that a snapshot got |
 //! | `V` snapshot | its name and when it was taken ([`SnapshotRecord`]) |
 //! | `Y` name | the number of the snapshot of this name |
 //! | `P` key, 0, snapshot | what a key of `I` `T` `L` `D` `S` `X` `C` said until after this snapshot: 1 and the value, or 0 |
@@ -53,7 +52,7 @@ mod sessions;
 mod snapshot;
 mod trash;
 
-pub(crate) use call::{CarriedOut, call, check_call};
+pub(crate) use call::{CarriedOut, call};
 pub(crate) use chunk::{Chunk, Extent, FOLD_FIRST_AT, GRAIN, Share, Stored, UseChange};
 pub use compression::Compression;
 pub(crate) use compression::{COMPRESSION, Frames};

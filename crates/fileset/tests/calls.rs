@@ -15,22 +15,17 @@ mod ground;
 mod support;
 
 use penstock_base::FsError;
-use penstock_vfs::{Call, CallId, Identity, RemoveKind, Volume};
+use penstock_vfs::{CallId, Identity, RemoveKind, RenameMode, Volume};
 
 use ground::{keys, two_in_memory, two_on_a_database};
 use support::{Place, ROOT, directory, file};
 
-/// Who asks in a call that may be a repeat.
 fn call(number: u32) -> Identity {
-    let id = CallId {
-        client: [7; 16],
-        number,
-        sum: 1,
-    };
     Identity {
-        call: Some(Call {
-            id,
-            may_be_repeat: true,
+        call: Some(CallId {
+            client: [7; 16],
+            number,
+            sum: 1,
         }),
         ..Identity::root()
     }
@@ -100,9 +95,24 @@ async fn a_call_is_known_after_a_crash() {
     place.crash().await;
     let again = place.by(call(1)).make(ROOT, "new", directory(0o755)).await;
     assert_eq!(again, made);
-    let number = call(1).call.unwrap().id;
+    let number = call(1).call.unwrap();
     assert!(place.volume.knows_call(&number).await.unwrap());
     place.is_whole().await;
+}
+
+/// A client that begins with the same numbers each time asks for the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_file_has_gone_makes_it_anew() {
+    let place = Place::new().await;
+    let make = async || place.by(call(1)).make(ROOT, "new", file(0o644)).await;
+    let first = make().await.unwrap();
+    place
+        .rename((ROOT, "new"), (ROOT, "old"), RenameMode::Replace)
+        .await
+        .unwrap();
+    let second = make().await.unwrap();
+    assert_ne!(first, second);
+    assert_eq!(make().await, Ok(second), "a repeat of the second");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,7 +131,7 @@ async fn as_many_calls_are_kept_as_a_server_has_under_way() {
     let kept = keys(&*place.engine, b"r").await;
     assert!((8192..8192 + 512).contains(&kept), "{kept}");
     let knows = async |number| {
-        let id = call(number).call.unwrap().id;
+        let id = call(number).call.unwrap();
         place.volume.knows_call(&id).await.unwrap()
     };
     assert!(!knows(0).await && knows(9000 - 8192).await && knows(8999).await);

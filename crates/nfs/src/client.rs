@@ -7,12 +7,11 @@ use std::{
 
 use bytes::Bytes;
 use penstock_base::{ChecksumKind, Payload, Summing, clock};
-use penstock_vfs::{Call as VolumeCall, CallId};
+use penstock_vfs::CallId;
 
 use crate::{
     callbacks::Host,
     duplicates::CallKey,
-    limits::REPEATS_FOR,
     pace::Pace,
     protocol::{
         mount3,
@@ -33,7 +32,6 @@ pub(crate) struct Client {
     transport: Transport,
     /// How it is called.
     pub(crate) host: Host,
-    connected: clock::Instant,
 }
 
 impl Client {
@@ -50,7 +48,6 @@ impl Client {
             address,
             transport,
             host: Host::of(&peer),
-            connected: clock::now(),
         }))
     }
 
@@ -69,23 +66,21 @@ impl Client {
         self.target.volumes.of_client(self.place(), credential)
     }
 
-    /// What a volume remembers of a call that changes names. A connection that is new may have come because one to another
-    /// target was lost.
-    fn call(&self, (xid, procedure): (u32, u32), arguments: &[u8]) -> VolumeCall {
+    /// What a volume remembers of a call that changes names.
+    fn call_id(&self, (xid, procedure): (u32, u32), asked: &Asked, arguments: &[u8]) -> CallId {
         let mut sum = Summing::new(ChecksumKind::Crc64Nvme);
-        sum.add(&procedure.to_be_bytes());
+        for number in [procedure, asked.by.uid, asked.by.gid] {
+            sum.add(&number.to_be_bytes());
+        }
         sum.add(arguments);
         let client = match self.address.ip() {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
             IpAddr::V6(address) => address,
         };
-        VolumeCall {
-            id: CallId {
-                client: client.octets(),
-                number: xid,
-                sum: sum.checksum().value(),
-            },
-            may_be_repeat: self.connected.elapsed() < REPEATS_FOR,
+        CallId {
+            client: client.octets(),
+            number: xid,
+            sum: sum.checksum().value(),
         }
     }
 
@@ -120,7 +115,7 @@ impl Client {
             Err(status) => return self.refuse(xid, Refusal::Denied(status)),
         };
         if request.effect() == Effect::Changes {
-            asked.call = Some(self.call((xid, procedure), &arguments));
+            asked.by.call = Some(self.call_id((xid, procedure), &asked, &arguments));
         }
         let answer = Call3 {
             target: Arc::clone(&self.target),

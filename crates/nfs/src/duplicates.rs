@@ -4,7 +4,7 @@
 //! then fail though it was carried out; a WRITE that is carried out late once more would undo what was written since. So
 //! the answer is kept for a while and given again; and a repeat that comes while the first is still running waits for it.
 //! Only calls that change something are kept: a table of all would cost more than it saves. What is kept goes with the
-//! process; of calls that change names a volume remembers which were carried out ([`penstock_vfs::Call`]).
+//! process; of calls that change names a volume remembers which were carried out ([`penstock_vfs::CallId`]).
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},

@@ -54,9 +54,6 @@ pub(crate) const BATCH_MAX: usize = 16;
 
 /// Answers that are kept to be repeated.
 pub(crate) const DUPLICATES_MAX: usize = 16_384;
-/// How long a connection brings calls that another one may have brought before: a client asks again as soon as it is
-/// connected anew, and those of its calls that it had queued follow within the retransmission timeout, a minute by custom.
-pub(crate) const REPEATS_FOR: Duration = Duration::from_secs(5 * 60);
 /// How long a repeat waits for the call that it repeats.
 pub(crate) const DUPLICATE_DEADLINE: Duration = Duration::from_secs(60);
 /// Names in directories that are remembered, so that listings go on behind them.

@@ -26,8 +26,7 @@ use std::{
 use bytes::Bytes;
 use penstock_base::{FsResult, Payload, metrics::Registry};
 use penstock_vfs::{
-    Access, AccessMask, Attributes, Call, Change, Features, FileKind, Identity, Inode, Volume,
-    permission,
+    Access, AccessMask, Attributes, Change, Features, FileKind, Identity, Inode, Volume, permission,
 };
 
 use crate::{
@@ -91,12 +90,10 @@ pub(crate) struct Service {
 /// For whom a call is carried out.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    by: Identity,
+    pub(crate) by: Identity,
     /// The export that its files are of.
     export: ExportId,
     read_only: bool,
-    /// If it changes names.
-    pub(crate) call: Option<Call>,
 }
 
 impl Asked {
@@ -106,16 +103,7 @@ impl Asked {
             by: rule.identity(credential)?,
             export,
             read_only: rule.read_only,
-            call: None,
         })
-    }
-
-    /// Who changes names, once in this call.
-    fn once(&self) -> Identity {
-        Identity {
-            call: self.call,
-            ..self.by.clone()
-        }
     }
 
     /// Fails where nothing may be changed.
@@ -196,14 +184,20 @@ impl Service {
         ExportId::of(&self.identity, export.components())
     }
 
-    /// Whether the names that a call changes were changed when it came first, to this target or another one: what it
-    /// began with need not be there any more.
-    async fn was_carried_out(&self, asked: &Asked) -> Result<bool, Status> {
-        match asked.call.filter(|call| call.may_be_repeat) {
-            Some(call) if self.features.remembers_calls => {
-                Ok(self.volume.knows_call(&call.id).await?)
-            }
-            _ => Ok(false),
+    /// What was found before a change. It may be wrong because the names that the call changes were changed when it came first,
+    /// to this target or another one: the volume knows that and makes no change.
+    async fn unless_carried_out<T>(
+        &self,
+        asked: &Asked,
+        checked: Result<T, Status>,
+    ) -> Result<(), Status> {
+        let (Err(wrong), Some(call)) = (&checked, asked.by.call) else {
+            return checked.map(drop);
+        };
+        let remembers = self.features.remembers_calls;
+        match remembers && self.volume.knows_call(&call).await? {
+            true => Ok(()),
+            false => Err(*wrong),
         }
     }
 

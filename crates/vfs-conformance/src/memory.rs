@@ -284,7 +284,9 @@ impl Volume for MemoryVolume {
             tree.resize(inode, 0, clock::wall_time())?;
         }
         let opened = open.map(|_| self.opened(&mut tree, inode)).transpose()?;
-        tree.remember(by, inode);
+        if found.is_none() {
+            tree.remember(by, inode);
+        }
         tree.hold(inode)?;
         Ok(Made {
             entry: entry(&tree, inode)?,

@@ -4,9 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use penstock_base::{FileName, FsError};
 use penstock_vfs::{
-    AttributeChanges, Call, CallId, Dentry, Exclusivity, FileKind, Identity, Inode, Lookup, New,
-    NewKind, OpenOptions, Position, RemoveKind, RenameMode, Seek, TimeChange, WritePlace,
-    XattrMode,
+    AttributeChanges, CallId, Dentry, Exclusivity, FileKind, Identity, Inode, Lookup, New, NewKind,
+    OpenOptions, Position, RemoveKind, RenameMode, Seek, TimeChange, WritePlace, XattrMode,
 };
 
 use crate::{
@@ -469,13 +468,10 @@ pub async fn what_is_changed_in_a_call_is_changed_once(bed: &Bed) {
         return;
     }
     let by = |number| Identity {
-        call: Some(Call {
-            id: CallId {
-                client: *b"one of our tests",
-                number,
-                sum: 7,
-            },
-            may_be_repeat: true,
+        call: Some(CallId {
+            client: *b"one of our tests",
+            number,
+            sum: 7,
         }),
         ..bed.by.clone()
     };
@@ -486,12 +482,12 @@ pub async fn what_is_changed_in_a_call_is_changed_once(bed: &Bed) {
         let made = volume.make(&by, dentry, directory, None);
         made.await.map(|made| made.entry.attributes.inode)
     };
-    assert!(!volume.knows_call(&by(1).call.unwrap().id).await.unwrap());
+    assert!(!volume.knows_call(&by(1).call.unwrap()).await.unwrap());
     let inode = make(1, one).await.unwrap();
-    assert!(volume.knows_call(&by(1).call.unwrap().id).await.unwrap());
+    assert!(volume.knows_call(&by(1).call.unwrap()).await.unwrap());
     assert_eq!(make(1, one).await, Ok(inode));
     assert_eq!(make(2, one).await, Err(FsError::AlreadyExists));
-    assert!(!volume.knows_call(&by(2).call.unwrap().id).await.unwrap());
+    assert!(!volume.knows_call(&by(2).call.unwrap()).await.unwrap());
 
     let rename = async || volume.rename(&by(3), one, two, RenameMode::Replace).await;
     rename().await.unwrap();
@@ -514,6 +510,11 @@ pub async fn what_is_changed_in_a_call_is_changed_once(bed: &Bed) {
     link().await.unwrap();
     link().await.unwrap();
     assert_eq!(bed.at("four").await.unwrap().links, 2);
+
+    // Nothing was changed, so there is nothing to know.
+    let by = by(8);
+    let found = volume.make(&by, four, taken(), None).await.unwrap();
+    assert!(found.existed && !volume.knows_call(&by.call.unwrap()).await.unwrap());
 }
 
 /// What a door left open is saved in the end, and nothing is unsaved then.

@@ -6,22 +6,13 @@
 //! with the change, and answers a repeat with success where it would else find the name taken, or gone, or
 //! somebody else's by now.
 
-/// Which call: numbers are the client's own and come again, so what it asks for is part of it.
+/// Which call: numbers are the client's own and come again, so what it asks for, and for whom, is part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallId {
     /// Which client.
     pub client: [u8; 16],
     /// What the client calls it by.
     pub number: u32,
-    /// A checksum of what it asks for, the same from each door.
+    /// A checksum of what it asks for and for whom, the same from each door.
     pub sum: u64,
-}
-
-/// A call in which something is changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Call {
-    /// Which one.
-    pub id: CallId,
-    /// Whether it may have been carried out before: the door cannot exclude that it is a repeat.
-    pub may_be_repeat: bool,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::Call;
+use crate::CallId;
 
 /// The user and the groups of whoever asked a door for an operation.
 ///
@@ -19,7 +19,7 @@ pub struct Identity {
     /// owners and modes checks an identity that is not trusted with [`crate::permission`].
     pub is_trusted: bool,
     /// The call in which names are changed, if it may come again.
-    pub call: Option<Call>,
+    pub call: Option<CallId>,
 }
 
 impl Identity {

@@ -22,7 +22,7 @@ mod volume;
 mod watcher;
 
 pub use access_list::{AccessEntry, AccessList, AccessLists, ListKind, Who};
-pub use call::{Call, CallId};
+pub use call::CallId;
 pub use disk::Disk;
 pub use features::Features;
 pub use identity::{Identity, Owner};

@@ -267,7 +267,7 @@ impl Service {
             exclusivity,
         };
         let dentry = Dentry::new(directory.inode(), name);
-        self.volume.make(&asked.once(), dentry, new, None).await
+        self.volume.make(&asked.by, dentry, new, None).await
     }
 }
 

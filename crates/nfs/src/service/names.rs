@@ -94,11 +94,10 @@ impl Service {
             change.after = Some(directory.attributes.clone());
             asked.may_change()?;
             let name = name_to_take(&place.name)?;
-            if !self.was_carried_out(asked).await? {
-                self.check_removal(asked, &directory, &name).await?;
-            }
+            let checked = self.check_removal(asked, &directory, &name).await;
+            self.unless_carried_out(asked, checked).await?;
             let dentry = Dentry::new(directory.inode(), &name);
-            let removed = self.volume.remove(&asked.once(), dentry, kind).await?;
+            let removed = self.volume.remove(&asked.by, dentry, kind).await?;
             self.places.remember(directory.inode(), [&name]);
             self.settle(directory.inode()).await?;
             change = self.told(asked, directory.inode(), removed).await;
@@ -151,17 +150,16 @@ impl Service {
         to.after = Some(below.attributes.clone());
         asked.may_change()?;
         let (old, new) = (name_to_take(&source.name)?, name_to_take(&target.name)?);
-        if !self.was_carried_out(asked).await? {
-            self.check_move(asked, (&above, &old), (&below, &new))
-                .await?;
-        }
+        let checked = self.check_move(asked, (&above, &old), (&below, &new));
+        let checked = checked.await;
+        self.unless_carried_out(asked, checked).await?;
         let (old, new) = (
             Dentry::new(above.inode(), &old),
             Dentry::new(below.inode(), &new),
         );
         let renamed = self
             .volume
-            .rename(&asked.once(), old, new, RenameMode::Replace)
+            .rename(&asked.by, old, new, RenameMode::Replace)
             .await?;
         self.places.remember(above.inode(), [old.name]);
         self.settle(above.inode()).await?;
@@ -213,10 +211,7 @@ impl Service {
             asked.check(&directory.attributes, entered)?;
             let name = name_of(&place.name)?;
             let dentry = Dentry::new(directory.inode(), &name);
-            let made = self
-                .volume
-                .link(&asked.once(), node.inode(), dentry)
-                .await?;
+            let made = self.volume.link(&asked.by, node.inode(), dentry).await?;
             let linked = Node::of(&self.volume, made.entry);
             attributes = Some(linked.attributes.clone());
             self.settle(directory.inode()).await?;

@@ -75,13 +75,13 @@ impl Tree {
 
     /// The file of the change that `by` asks for, if it was made before.
     pub(super) fn made_before(&self, by: &Identity) -> Option<Inode> {
-        self.calls.get(&by.call?.id).copied()
+        self.calls.get(&by.call?).copied()
     }
 
     /// A change that `by` asked for was made.
     pub(super) fn remember(&mut self, by: &Identity, inode: Inode) {
         if let Some(call) = by.call {
-            self.calls.insert(call.id, inode);
+            self.calls.insert(call, inode);
         }
     }
 
