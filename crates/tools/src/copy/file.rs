@@ -16,9 +16,7 @@ use super::{
     prune::remove_tree,
 };
 use crate::{
-    local::{
-        self, Attempts, Handle, Segments, Temporary, copy_range, is_equal, kind_of, temporary_name,
-    },
+    local::{self, Attempts, Handle, Segments, Temporary, copy_range, is_equal, kind_of},
     work::Crew,
 };
 
@@ -406,8 +404,6 @@ impl Copying<'_> {
         })
     }
 
-    /// Makes something under its name at once, or where that is taken under another one that then takes its place.
-    /// It may be taken since it was looked for, as by the late requests of a copy that was killed.
     fn under_name(
         &self,
         branch: &Branch,
@@ -418,26 +414,11 @@ impl Copying<'_> {
         let Some(target) = &branch.data.target else {
             return Ok(());
         };
-        let name = item.target_name();
-        if !is_taken {
-            match make(name) {
-                Err(Errno::EXIST) => {}
-                made => return Ok(made?),
-            }
-        }
-        let temporary = temporary_name(name);
-        let made = match make(&temporary) {
-            Err(Errno::EXIST) => target
-                .remove_file(&temporary)
-                .and_then(|()| make(&temporary)),
-            other => other,
-        };
-        made?;
-        if let Err(error) = fs::renameat(target, &temporary, target, name) {
-            let _ = target.remove_file(&temporary);
-            return Err(error.into());
-        }
-        Ok(())
+        Ok(local::make_under(
+            target,
+            (item.target_name(), is_taken),
+            make,
+        )?)
     }
 
     /// Copies a link, a FIFO, a socket or a device. Says whether it had to be made.

@@ -94,6 +94,37 @@ impl Drop for Temporary {
     }
 }
 
+/// Makes what is no file with content, such as a link, under its name at once, or where that is taken under another one that
+/// then takes its place. It may be taken since it was looked for, as by the late requests of a copy that was killed.
+pub(crate) fn make_under(
+    directory: &Directory,
+    (name, is_taken): (&CStr, bool),
+    make: &dyn Fn(&CStr) -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
+    if !is_taken {
+        match make(name) {
+            Err(Errno::EXIST) => {}
+            made => return made,
+        }
+    }
+    let temporary = temporary_name(name);
+    match make(&temporary) {
+        Err(Errno::EXIST) => {
+            directory.remove_file(&temporary)?;
+            make(&temporary)?;
+        }
+        made => made?,
+    }
+    let renamed = fs::renameat(directory, &temporary, directory, name);
+    // Where both are names of one file by now, rename(2) leaves both as they are.
+    let removed = directory.remove_file(&temporary);
+    renamed?;
+    match removed {
+        Err(Errno::NOENT) => Ok(()),
+        removed => removed,
+    }
+}
+
 fn create(directory: &Directory, name: &CStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
@@ -144,6 +175,29 @@ mod tests {
     use std::{path::Path, sync::Barrier, thread};
 
     use super::*;
+
+    #[test]
+    fn a_link_that_another_made_meanwhile_is_no_reason_to_leave_its_other_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("first"), b"content").unwrap();
+        std::fs::hard_link(at("first"), at("name")).unwrap();
+        let directory = Directory::open(folder.path()).unwrap();
+        make_under(&directory, (c"name", true), &|under| {
+            fs::linkat(
+                &directory,
+                c"first",
+                &directory,
+                under,
+                fs::AtFlags::empty(),
+            )
+        })
+        .unwrap();
+        let names = std::fs::read_dir(folder.path()).unwrap();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["first", "name"]);
+    }
 
     #[test]
     fn who_takes_over_what_was_left_does_not_remove_what_another_makes_in_its_place() {

@@ -17,8 +17,8 @@ use rustix::{
 
 use super::{Content, Dress, Facts, Found, Keeps, Listing, Lost, Source, Target, Written, Xattrs};
 use crate::local::{
-    self, Attempts, Directory, Handle, Temporary, c_string, kind_of, read_fully, stat_of_same,
-    temporary_name, write_fully,
+    self, Attempts, Directory, Handle, Temporary, c_string, kind_of, make_under, read_fully,
+    stat_of_same, write_fully,
 };
 
 /// The list of who may use a file.
@@ -126,29 +126,13 @@ impl LocalTarget {
         }
     }
 
-    /// Makes something under its name at once, or where that is taken under another one that then takes its place.
     fn under_name(
         &self,
         name: &CStr,
         is_taken: bool,
         make: &dyn Fn(&CStr) -> rustix::io::Result<()>,
     ) -> io::Result<()> {
-        if !is_taken {
-            return Ok(make(name)?);
-        }
-        let temporary = temporary_name(name);
-        match make(&temporary) {
-            Err(Errno::EXIST) => {
-                self.0.remove_file(&temporary)?;
-                make(&temporary)?;
-            }
-            other => other?,
-        }
-        let renamed = fs::renameat(&self.0, &temporary, &self.0, name);
-        if renamed.is_err() {
-            let _ = self.0.remove_file(&temporary);
-        }
-        Ok(renamed?)
+        Ok(make_under(&self.0, (name, is_taken), make)?)
     }
 }
 

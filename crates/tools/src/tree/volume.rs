@@ -172,10 +172,13 @@ impl VolumeTarget {
             other => other?,
         }
         let renamed = self.directory.rename(&temporary, name);
-        if renamed.is_err() {
-            let _ = self.directory.remove_file(&temporary);
+        // Two names of one file stay as they are.
+        let removed = self.directory.remove_file(&temporary);
+        renamed?;
+        match removed {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
         }
-        renamed
     }
 
     fn create_whole(
