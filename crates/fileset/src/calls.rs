@@ -28,7 +28,7 @@ use crate::{
 
 /// How long a call is remembered: longer than a server is away as a rule, and no longer than it takes that a client which
 /// begins with the same numbers each time asks for the same.
-pub(crate) const REMEMBERED_FOR: Duration = Duration::from_secs(10 * 60);
+const REMEMBERED_FOR: Duration = Duration::from_secs(10 * 60);
 /// Calls of one process that are kept.
 const CALLS_KEPT: usize = 8192;
 /// Calls that are forgotten at once.

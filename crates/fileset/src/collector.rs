@@ -37,7 +37,7 @@ const FORGET_INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// Works until the volume is gone.
 pub(crate) async fn run(parts: Weak<Parts>) {
     let mut next_sweep = clock::now() + FIRST_SWEEP;
-    let mut next_forgetting = clock::now() + calls::REMEMBERED_FOR;
+    let mut next_forgetting = clock::now() + FORGET_INTERVAL;
     let (mut next_retry, mut waits) = (clock::now() + RETRY_INTERVAL, false);
     loop {
         let Some(held) = parts.upgrade().map(|parts| Arc::clone(&parts.held)) else {
