@@ -257,9 +257,8 @@ async fn a_list_of_a_fileset_decides_for_users_and_groups_of_clients() {
             .arg(&place)
             .arg(&file),
     );
-    support::umount(&place);
-    // Somebody else may have the old one by now.
-    target.address = free_address();
+    // It waits until the process that had it mounted has ended.
+    succeed(target.scratch.penstock().arg("umount").arg(&place));
     target.start(&[]);
     let may = async |uid: u32, groups: &[u32]| {
         let caller = auth_unix {
