@@ -22,7 +22,7 @@ use penstock_vfs::{CallId, Inode};
 
 use crate::{
     engine::{Engine, Reads, Transaction, query, transact},
-    operations::{Asked, raise_format},
+    operations::{self, Asked, Place, raise_format},
     schema::{self, CarriedOut, Format, kind},
 };
 
@@ -42,14 +42,6 @@ pub(crate) enum Once<T> {
     Before(Inode),
 }
 
-/// A change of names that is made once.
-pub(crate) struct OnceOnly<C, S> {
-    /// Makes it. Says, beside what becomes of it, the file that is remembered; nothing is if it changed nothing.
-    pub(crate) change: C,
-    /// Whether what a call made with this file is there as it left it.
-    pub(crate) still: S,
-}
-
 /// The calls that this process carried out.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
@@ -59,17 +51,14 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Makes a change, but not a second time in one call.
+    /// Makes a change, but not a second time in one call, unless what that made is not at `place` any more. The change says,
+    /// beside what becomes of it, the file that is remembered; nothing is if it changed nothing.
     pub(crate) async fn once<T: Send + 'static>(
         &self,
         engine: &dyn Engine,
-        asked: &Asked,
-        once: OnceOnly<
-            impl FnMut(&mut dyn Transaction) -> FsResult<(T, Option<Inode>)> + Send + 'static,
-            impl Fn(&dyn Reads, Inode) -> FsResult<bool> + Send + 'static,
-        >,
+        (asked, place): (&Asked, Option<Place>),
+        mut change: impl FnMut(&mut dyn Transaction) -> FsResult<(T, Option<Inode>)> + Send + 'static,
     ) -> FsResult<Once<T>> {
-        let OnceOnly { mut change, still } = once;
         let Some(call) = asked.by.call else {
             let changed = transact(engine, change).await?;
             return Ok(Once::Now(changed.0));
@@ -77,7 +66,7 @@ impl Calls {
         let (now, is_announced) = (asked.now, self.is_announced.load(Ordering::Relaxed));
         let outcome: FsResult<_> = transact(engine, move |transaction| {
             if let Some(before) = find(transaction, &call, now)?
-                && still(transaction, before.inode)?
+                && is_there(transaction, place.as_ref(), before.inode)?
             {
                 return Ok((Once::Before(before.inode), false));
             }
@@ -135,6 +124,13 @@ pub(crate) fn find(
     Ok(found.filter(|found| !is_old(found, now)))
 }
 
+/// Whether a file is still where a call put it. A name that was taken away stays so, whatever has it now.
+fn is_there(reads: &dyn Reads, place: Option<&Place>, inode: Inode) -> FsResult<bool> {
+    let Some(place) = place else { return Ok(true) };
+    let found = operations::find(reads, place.dentry())?;
+    Ok(found.is_some_and(|entry| entry.inode == inode))
+}
+
 /// The clocks of machines differ, but not as much.
 fn is_old(carried_out: &CarriedOut, now: SystemTime) -> bool {
     let age = now.duration_since(carried_out.at);
@@ -156,9 +152,7 @@ pub(crate) async fn forget_old(engine: &dyn Engine, now: SystemTime) -> FsResult
                 .try_for_each(|key| forget_if_old(transaction, key, now))
         })
         .await?;
-        from.clear();
-        from.extend_from_slice(&last);
-        from.push(0);
+        from = [&last[..], &[0]].concat();
     }
 }
 
@@ -175,7 +169,7 @@ fn some_from(reads: &dyn Reads, start: &[u8]) -> FsResult<Vec<Bytes>> {
     Ok(found)
 }
 
-/// So is one that cannot be read.
+/// Forgets a call that is old, or cannot be read.
 fn forget_if_old(transaction: &mut dyn Transaction, key: &[u8], now: SystemTime) -> FsResult<()> {
     let Some(value) = transaction.get(key)? else {
         return Ok(());
@@ -215,12 +209,9 @@ mod tests {
 
     async fn carry_out(engine: &MemoryEngine, id: CallId, now: SystemTime) -> bool {
         let calls = Calls::default();
-        let once = OnceOnly {
-            change: |_: &mut dyn Transaction| Ok(((), Some(Inode(5)))),
-            still: |_: &dyn Reads, _| Ok(true),
-        };
-        let outcome = calls.once(engine, &asked(id, now), once).await.unwrap();
-        matches!(outcome, Once::Now(()))
+        let change = |_: &mut dyn Transaction| Ok(((), Some(Inode(5))));
+        let outcome = calls.once(engine, (&asked(id, now), None), change).await;
+        matches!(outcome.unwrap(), Once::Now(()))
     }
 
     async fn formatted() -> MemoryEngine {
