@@ -54,20 +54,21 @@ pub(crate) async fn run(parts: Weak<Parts>) {
         if is_due {
             next_retry = clock::now() + RETRY_INTERVAL;
         }
-        if (rung.is_ok() || is_due)
-            && let Err(error) = snapshots::clear(&*parts.engine).await
-        {
-            tracing::warn!(%error, "what removed snapshots kept could not be cleared away; it is tried again");
-        }
-        if (rung.is_ok() || is_due)
-            && let Err(error) = count_some(&parts).await
-        {
-            tracing::warn!(%error, "files could not be counted to their owners; it is tried again");
+        if rung.is_ok() || is_due {
+            if let Err(error) = snapshots::clear(&*parts.engine).await {
+                let what = "what removed snapshots kept could not be cleared away";
+                parts.failures.task(&error, what);
+            }
+            if let Err(error) = count_some(&parts).await {
+                let what = "files could not be counted to their owners";
+                parts.failures.task(&error, what);
+            }
         }
         waits = match work(&parts, is_due).await {
             Ok(waits) => waits,
             Err(error) => {
-                tracing::warn!(%error, "what removed files left could not be cleared away; it is tried again");
+                let what = "what removed files left could not be cleared away";
+                parts.failures.task(&error, what);
                 false
             }
         };
@@ -102,14 +103,17 @@ async fn count_some(parts: &Parts) -> FsResult<()> {
 
 async fn forget_calls(parts: &Parts) {
     if let Err(error) = calls::forget_old(&*parts.engine, clock::wall_time()).await {
-        tracing::warn!(%error, "calls that clients will not repeat are still remembered");
+        let what = "calls that clients will not repeat are still remembered";
+        parts.failures.task(&error, what);
     }
 }
 
 async fn sweep(parts: &Parts) {
     // The objects of another one would look like leaked ones.
     if let Err(error) = parts.label().await {
-        tracing::warn!(%error, "the bucket is not looked through");
+        parts
+            .failures
+            .task(&error, "the bucket is not looked through");
         return;
     }
     let how = Sweep {
@@ -124,7 +128,10 @@ async fn sweep(parts: &Parts) {
             );
         }
         Ok(_) => {}
-        Err(error) => tracing::warn!(%error, "the bucket could not be looked through"),
+        Err(error) => {
+            let what = "the bucket could not be looked through";
+            parts.failures.task(&error, what);
+        }
     }
 }
 

@@ -36,6 +36,7 @@ use std::{
     fmt::Debug,
     ops::{ControlFlow, Range},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -149,6 +150,17 @@ pub struct Conditional {
     pub adds: Vec<(Bytes, i64)>,
 }
 
+/// How far the log in a bucket is behind the one on this machine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lag {
+    /// Bytes of log that the bucket lacks.
+    pub bytes: u64,
+    /// How long the oldest of them has waited.
+    pub age: Duration,
+    /// How often the bucket did not take a part.
+    pub failures: u64,
+}
+
 /// A store of ordered keys.
 ///
 /// - **Errors.** After `Io` from a change nothing more is changed: whether the disk has it nobody knows, and a new
@@ -205,6 +217,11 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// Reads all that is kept, to find damage that reads of single keys do not show. Nothing is changed.
     async fn verify(&self) -> EngineResult<()> {
         Ok(())
+    }
+
+    /// How far what keeps the keys safe elsewhere is behind, where something does.
+    fn lag(&self) -> Lag {
+        Lag::default()
     }
 
     /// Makes all durable and lets go of what one process at a time may have.

@@ -41,6 +41,7 @@ use crate::{
     data::{Objects, Packer},
     engine::Engine,
     held::Held,
+    metrics::Failures,
     operations,
     quotas::Accepted,
     snapshots::{self, Preserving},
@@ -106,6 +107,7 @@ pub(crate) struct Files {
     accepted: Arc<Accepted>,
     /// Files that are about to be gone count for quotas still.
     held: Arc<Held>,
+    failures: Arc<Failures>,
     table: Mutex<Table>,
     last_handle: AtomicU64,
     compactor: Compactor,
@@ -116,6 +118,7 @@ impl Files {
         engine: Arc<Preserving>,
         objects: Arc<Objects>,
         held: Arc<Held>,
+        failures: Arc<Failures>,
     ) -> Arc<Self> {
         Arc::new(Self {
             is_shared: engine.peers().is_some(),
@@ -125,6 +128,7 @@ impl Files {
             objects,
             accepted: Arc::default(),
             held,
+            failures,
             table: Mutex::default(),
             last_handle: AtomicU64::new(0),
             compactor: Compactor::default(),
@@ -310,6 +314,11 @@ impl Files {
         let mut unsaved: Vec<_> = unsaved.map(Arc::clone).collect();
         unsaved.sort_by_key(|file| file.inode);
         unsaved
+    }
+
+    /// How many handles there are.
+    pub(crate) fn open_handles(&self) -> usize {
+        self.table.lock().handles.len()
     }
 
     /// What is not saved.

@@ -87,6 +87,11 @@ impl Held {
         inode == Inode::ROOT || self.state.lock().counts.contains_key(&inode)
     }
 
+    /// How many somebody has.
+    pub(crate) fn count(&self) -> usize {
+        self.state.lock().counts.len()
+    }
+
     /// All that somebody has.
     pub(crate) fn all(&self) -> Vec<Inode> {
         let state = self.state.lock();

@@ -41,6 +41,7 @@ mod held;
 mod label;
 mod listings;
 mod machines;
+mod metrics;
 mod numbers;
 mod operations;
 pub mod quotas;

@@ -189,6 +189,9 @@ async fn run(parts: Weak<Parts>, (task, begun): (Task, Begun), bell: Arc<Notify>
     loop {
         let Some(parts) = parts.upgrade() else { return };
         let done = carry_out(&parts, (task, &begun)).await;
+        if done.is_err() {
+            parts.failures.tasks.increment();
+        }
         drop(parts);
         if let Err(error) = &done
             && !fails

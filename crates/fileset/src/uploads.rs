@@ -103,7 +103,10 @@ async fn upload(parts: &Parts, spool: &Spool, due: &Due) -> FsResult<()> {
     match uploaded {
         Ok(Sent::ToBucket) => spool.arrived(due),
         Ok(Sent::Nowhere) => spool.gone(due.object),
-        Err(_) => spool.failed(due),
+        Err(_) => {
+            parts.failures.uploads.increment();
+            spool.failed(due);
+        }
     }
     tell_lengths(parts, spool).await;
     uploaded.map(drop)

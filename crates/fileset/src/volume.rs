@@ -395,7 +395,13 @@ impl Volume for FilesetVolume {
         self.parts.using(at.handle)?;
         let read = self.parts.files.read(at, length).await;
         match read {
-            Err(error) => Err(self.why_not_read(at.handle, error).await),
+            Err(error) => {
+                let error = self.why_not_read(at.handle, error).await;
+                if let FsError::Corrupt(_) = error {
+                    self.parts.failures.damaged.increment();
+                }
+                Err(error)
+            }
             read => read,
         }
     }

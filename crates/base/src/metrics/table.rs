@@ -101,6 +101,29 @@ definitions! {
     BUCKET_REFUSED_WRITES = COUNTER "bucket_refused_writes_total" [] Count
         "Writes refused because they were not at the end of the file.";
 
+    FILESET_INODES = GAUGE "fileset_inodes" [] Count "Files and directories of a fileset that somebody holds.";
+    FILESET_OPEN_HANDLES = GAUGE "fileset_open_handles" [] Count "Open files of a fileset.";
+    FILESET_UNSAVED_FILES = GAUGE "fileset_unsaved_files" [] Count
+        "Files of which something written is in memory alone.";
+    FILESET_UNSAVED_BYTES = GAUGE "fileset_unsaved_bytes" [] Bytes "Bytes written that are in memory alone.";
+    FILESET_SPOOL_OBJECTS = GAUGE "fileset_spool_objects" [] Count
+        "Objects that are on this machine's disk and not in the bucket yet.";
+    FILESET_SPOOL_BYTES = GAUGE "fileset_spool_bytes" [] Bytes "Bytes of these objects.";
+    FILESET_LOG_LAG_BYTES = GAUGE "fileset_log_lag_bytes" [] Bytes
+        "Bytes of the log of metadata that the bucket lacks, where it has the log.";
+    FILESET_LOG_LAG_MICROSECONDS = GAUGE "fileset_log_lag_microseconds" [] Microseconds
+        "How long the oldest change of metadata has waited that the bucket lacks, where it has the log.";
+    FILESET_FAILED_LOG_PARTS = COUNTER "fileset_failed_log_parts_total" [] Count
+        "Parts of the log that the bucket did not take, which are sent again.";
+    FILESET_FAILED_SAVES = COUNTER "fileset_failed_saves_total" [] Count
+        "Saves of files that failed; what was written is kept and saved again.";
+    FILESET_FAILED_UPLOADS = COUNTER "fileset_failed_uploads_total" [] Count
+        "Uploads from this machine's disk that failed and are made again.";
+    FILESET_FAILED_TASKS = COUNTER "fileset_failed_tasks_total" [] Count
+        "Scheduled snapshots and dumps, emptyings of the trash and collections that failed and are made again.";
+    FILESET_DAMAGED_READS = COUNTER "fileset_damaged_reads_total" [] Count
+        "Reads that failed because bytes in the bucket are missing or do not match their checksum.";
+
     STREAM_CACHE_HITS = COUNTER "stream_cache_hits_total" [] Count
         "Reads that found their small object in memory.";
     STREAM_CACHE_MISSES = COUNTER "stream_cache_misses_total" [] Count

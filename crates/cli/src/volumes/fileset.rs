@@ -152,6 +152,7 @@ pub(super) async fn open(
             return Err(Failure::new(cause, remedy));
         }
     };
+    volume.show_in(&registry);
     let files: Arc<dyn Volume> = volume.clone();
     Ok(OpenedVolume {
         form: Form::Files(files),

@@ -49,7 +49,7 @@ use self::{
     shipping::{GROUP_MAX, Shipping},
 };
 use super::{
-    EmbeddedSettings, Engine, EngineError, EngineResult, Frozen, Operation, Query,
+    EmbeddedSettings, Engine, EngineError, EngineResult, Frozen, Lag, Operation, Query,
     embedded::{Chunk, EmbeddedEngine, HOLDER, Prepared, Replacement},
     layers::Changes,
     record::{Record, Tip},
@@ -358,6 +358,10 @@ impl Engine for ShippedEngine {
 
     async fn verify(&self) -> EngineResult<()> {
         self.local.verify().await
+    }
+
+    fn lag(&self) -> Lag {
+        self.shipping.lag()
     }
 
     async fn close(&self) -> EngineResult<()> {

@@ -147,6 +147,7 @@ impl Files {
             }
             Err(error) => {
                 tracing::warn!(inode = file.inode.0, %error, "a file could not be saved");
+                self.failures.saves.increment();
                 file.pending.lock().give_back(&taken);
                 Err(error)
             }

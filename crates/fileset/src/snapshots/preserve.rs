@@ -21,8 +21,8 @@ use penstock_base::{FsError, Mutex};
 use super::view::kept_since;
 use crate::{
     engine::{
-        Engine, EngineError, EngineResult, Frozen, Operation, Peers, Query, Reads, Transaction,
-        Verdict, Visitor,
+        Engine, EngineError, EngineResult, Frozen, Lag, Operation, Peers, Query, Reads,
+        Transaction, Verdict, Visitor,
     },
     schema::{self, EPOCH, Epoch, QUOTAS, TRASH_DAYS},
 };
@@ -257,6 +257,10 @@ impl Engine for Preserving {
 
     async fn close(&self) -> EngineResult<()> {
         self.below.close().await
+    }
+
+    fn lag(&self) -> Lag {
+        self.below.lag()
     }
 
     fn peers(&self) -> Option<&dyn Peers> {

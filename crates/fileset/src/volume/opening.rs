@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_base::{FsError, FsResult, random, run_blocking};
+use penstock_base::{FsError, FsResult, metrics::Registry, random, run_blocking};
 use penstock_transfer::Transfer;
 use penstock_vfs::Identity;
 
@@ -17,6 +17,7 @@ use crate::{
     held::Held,
     listings::Listings,
     machines::{Machines, VolumeLocks},
+    metrics::{self, Failures},
     numbers::Numbers,
     operations,
     schedule::Scheduler,
@@ -65,7 +66,13 @@ impl FilesetVolume {
         let objects = Arc::new(Objects::with_spool(transfer, spool));
         let engine = Arc::new(Preserving::new(engine));
         let held: Arc<Held> = Arc::default();
-        let files = Files::new(Arc::clone(&engine), Arc::clone(&objects), Arc::clone(&held));
+        let failures: Arc<Failures> = Arc::default();
+        let files = Files::new(
+            Arc::clone(&engine),
+            Arc::clone(&objects),
+            Arc::clone(&held),
+            Arc::clone(&failures),
+        );
         let parts = Arc::new(Parts {
             files,
             machines: Machines::new(&engine),
@@ -73,6 +80,7 @@ impl FilesetVolume {
             objects,
             held,
             calls: Calls::default(),
+            failures,
         });
         match &parts.machines {
             Some(machines) => {
@@ -100,6 +108,11 @@ impl FilesetVolume {
             epoch: random::number(),
             identity,
         }))
+    }
+
+    /// Shows how it goes among the metrics of `registry`, until that or the volume is gone.
+    pub fn show_in(&self, registry: &Registry) {
+        metrics::register(registry, &self.parts);
     }
 
     /// Looks through the bucket for objects that leaked, as it does by itself once a day.

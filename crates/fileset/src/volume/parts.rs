@@ -12,6 +12,7 @@ use crate::{
     files::{Files, Handle},
     held::Held,
     machines::Machines,
+    metrics::Failures,
     snapshots::Preserving,
     usage::{format_of, generation_of},
 };
@@ -27,6 +28,7 @@ pub(crate) struct Parts {
     pub(crate) files: Arc<Files>,
     pub(crate) held: Arc<Held>,
     pub(crate) calls: Calls,
+    pub(crate) failures: Arc<Failures>,
     /// Where others have the file system at the same time.
     pub(crate) machines: Option<Machines>,
 }

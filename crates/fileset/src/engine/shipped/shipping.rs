@@ -28,7 +28,7 @@ use super::{
     names::LogName,
 };
 use crate::engine::{
-    EngineError, EngineResult,
+    EngineError, EngineResult, Lag,
     embedded::{Chunk, Tap},
     record::Tip,
 };
@@ -87,6 +87,8 @@ struct Queue {
     bytes: usize,
     /// When the first of the chunks came.
     since: Option<Instant>,
+    /// When the first chunk of each group that is on its way came.
+    sent_since: VecDeque<Instant>,
     /// Up to which operation somebody waits.
     wanted: u64,
     /// The place of the last group that was sent.
@@ -171,6 +173,18 @@ impl Shipping {
         self.bell.notify_one();
     }
 
+    /// How far the bucket is behind.
+    pub(super) fn lag(&self) -> Lag {
+        let failures = self.progress.borrow().failures;
+        let queue = self.queue.lock();
+        let oldest = queue.sent_since.front().copied().or(queue.since);
+        Lag {
+            bytes: queue.bytes as u64,
+            age: oldest.map_or(Duration::ZERO, |since| since.elapsed()),
+            failures,
+        }
+    }
+
     /// Whether nobody else has the log, as far as is known.
     pub(super) fn is_going_on(&self) -> bool {
         self.progress.borrow().ended.is_none()
@@ -242,6 +256,8 @@ impl Shipping {
             group.records.push(stretch.records.freeze());
         }
         queue.waiting -= bytes;
+        let came = queue.since.unwrap_or_else(clock::now);
+        queue.sent_since.push_back(came);
         queue.since = queue.stretches.front().map(|_| clock::now());
         Some(group)
     }
@@ -309,7 +325,11 @@ impl Shipping {
             log.push(sent.link);
             is_foldable(&log)
         };
-        self.queue.lock().bytes -= sent.records;
+        {
+            let mut queue = self.queue.lock();
+            queue.bytes -= sent.records;
+            queue.sent_since.pop_front();
+        }
         self.progress
             .send_modify(|shipped| shipped.last = sent.link.last);
         if is_foldable {
@@ -361,12 +381,14 @@ impl Shipping {
     /// Puts groups that did not arrive back to what is to be sent.
     fn take_back(&self, groups: VecDeque<Group>) {
         let mut queue = self.queue.lock();
+        let oldest = queue.sent_since.front().copied();
+        queue.sent_since.clear();
         for group in groups.into_iter().rev() {
             let stretch = Stretch::of_group(&group);
             queue.waiting += stretch.records.len();
             queue.stretches.push_front(stretch);
         }
-        queue.since.get_or_insert_with(clock::now);
+        queue.since = oldest.or(queue.since).or_else(|| Some(clock::now()));
     }
 
     /// Begins the next epoch, if nobody else did since this one was stopped.
