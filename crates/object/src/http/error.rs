@@ -4,6 +4,7 @@ use std::io;
 
 use thiserror::Error;
 
+use super::tls;
 use crate::ErrorKind;
 
 /// A request that got no usable answer.
@@ -29,12 +30,10 @@ impl HttpError {
 
     /// The connection failed while a request was sent or its answer awaited.
     pub(super) fn broken(error: &io::Error) -> Self {
+        let kind = tls::lasting(error).unwrap_or(ErrorKind::Unavailable);
         Self {
             unanswered: true,
-            ..Self::new(
-                ErrorKind::Unavailable,
-                format!("the connection broke: {error}"),
-            )
+            ..Self::new(kind, format!("the connection broke: {error}"))
         }
     }
 
