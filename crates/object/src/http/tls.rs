@@ -22,7 +22,7 @@ use std::{io, path::Path, sync::Arc};
 
 use penstock_base::MemoryBudget;
 use rustls::{
-    CertificateError, CipherSuite, ClientConfig, RootCertStore,
+    CertificateError, CipherSuite, ClientConfig, InvalidMessage, RootCertStore,
     client::WebPkiServerVerifier,
     crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
@@ -161,7 +161,7 @@ pub(super) fn server_name(origin: &Origin) -> Result<ServerName<'static>, HttpEr
 pub(super) fn told(error: &rustls::Error) -> (ErrorKind, String) {
     let message = match error {
         rustls::Error::InvalidCertificate(CertificateError::Other(why)) => why.0.to_string(),
-        rustls::Error::InvalidMessage(_) => {
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
             "what answers there speaks no TLS; is it http:// or another port?".to_owned()
         }
         rustls::Error::AlertReceived(alert) => {
