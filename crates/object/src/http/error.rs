@@ -37,6 +37,14 @@ impl HttpError {
         }
     }
 
+    /// This, if it says that trying again does not help, else that the connection broke.
+    pub(super) fn or_broken(self, error: &io::Error) -> Self {
+        if self.kind.is_transient() {
+            return Self::broken(error);
+        }
+        self
+    }
+
     /// The server closed the connection instead of answering.
     pub(super) fn closed() -> Self {
         Self {

@@ -1,7 +1,7 @@
 //! Readers of bytes that servers send, for the fuzz targets outside this crate. No API.
 
-use super::{HttpError, Origin, body::Framing, chunked::Chunked, connection::parse_head};
 pub use super::tls::fuzzing::Peers as TlsPeers;
+use super::{HttpError, Origin, body::Framing, chunked::Chunked, connection::parse_head};
 
 /// The head of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]

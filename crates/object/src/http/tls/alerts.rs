@@ -42,9 +42,7 @@ impl Refused {
     /// The kind of an error that holds one, if the server would refuse again.
     pub(super) fn lasting(error: &io::Error) -> Option<ErrorKind> {
         let refused: &Self = error.get_ref()?.downcast_ref()?;
-        refused
-            .is_about_our_certificate()
-            .then_some(refused.kind())
+        refused.is_about_our_certificate().then_some(refused.kind())
     }
 }
 

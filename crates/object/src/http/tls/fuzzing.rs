@@ -56,14 +56,25 @@ enum Act<'a> {
     /// A message about the session, or a part of one.
     Handshake(&'a [u8]),
     Ticket,
-    RenewedKey { asks: bool },
+    RenewedKey {
+        asks: bool,
+    },
     Alert([u8; 2]),
     /// Plaintext behind which zeros hide its length.
-    Padded { data: u8, zeros: usize },
-    OfKind { kind: u8, bytes: &'a [u8] },
+    Padded {
+        data: u8,
+        zeros: usize,
+    },
+    OfKind {
+        kind: u8,
+        bytes: &'a [u8],
+    },
     NotSealed(&'a [u8]),
     /// Changes one bit of what is not sent yet.
-    Change { place: usize, bit: u8 },
+    Change {
+        place: usize,
+        bit: u8,
+    },
     /// Sends so many of the bytes that wait, and lets the client read.
     Send(usize),
 }
@@ -220,7 +231,9 @@ impl Server {
         match act {
             Act::Data(length) => {
                 let start = self.expected.data.len();
-                let data: Vec<_> = (start..start + length).map(|at| (at / 7 * 31 + at) as u8).collect();
+                let data: Vec<_> = (start..start + length)
+                    .map(|at| (at / 7 * 31 + at) as u8)
+                    .collect();
                 self.seal(Kind::DATA.0, &data);
                 self.expected.takes(&data);
             }
@@ -228,7 +241,10 @@ impl Server {
                 let mut inner = vec![*data, Kind::DATA.0];
                 inner.resize(1 + zeros, 0);
                 // The kind that `seal` adds is the last of the zeros.
-                self.seal(if *zeros > 0 { 0 } else { Kind::DATA.0 }, &inner[..1 + zeros]);
+                self.seal(
+                    if *zeros > 0 { 0 } else { Kind::DATA.0 },
+                    &inner[..1 + zeros],
+                );
                 self.expected.takes(&[*data]);
             }
             Act::Ticket if self.is_tls13() => {
@@ -403,15 +419,24 @@ impl Reader {
 
     fn check(&self, expected: &Expected) {
         let (read, data) = (&self.read, &expected.data);
-        assert!(data.starts_with(read), "read what was not sent before the end");
+        assert!(
+            data.starts_with(read),
+            "read what was not sent before the end"
+        );
         match self.outcome.as_ref().expect("it ended") {
-            Ok(()) => assert!(expected.notified && read == data, "an end that nobody announced"),
+            Ok(()) => assert!(
+                expected.notified && read == data,
+                "an end that nobody announced"
+            ),
             Err(error) => assert!(
                 !(expected.harmless && expected.notified),
                 "all was well: {error}"
             ),
         }
-        assert!(!expected.harmless || read == data, "all was well and is not all read");
+        assert!(
+            !expected.harmless || read == data,
+            "all was well and is not all read"
+        );
     }
 }
 
@@ -426,7 +451,10 @@ impl<'a> Script<'a> {
     }
 
     fn number(&mut self) -> usize {
-        let bytes = [self.byte().unwrap_or_default(), self.byte().unwrap_or_default()];
+        let bytes = [
+            self.byte().unwrap_or_default(),
+            self.byte().unwrap_or_default(),
+        ];
         usize::from(u16::from_le_bytes(bytes))
     }
 
@@ -483,7 +511,9 @@ mod tests {
     }
 
     fn play(scripts: &[Vec<u8>]) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
         let (peers, _file) = peers();
         runtime.expect("a runtime").block_on(async {
             for script in scripts {
@@ -496,7 +526,8 @@ mod tests {
     fn act() -> impl Strategy<Value = Vec<u8>> {
         let number = || any::<u16>().prop_map(u16::to_le_bytes);
         let bytes = || prop::collection::vec(any::<u8>(), 0..30);
-        let with_length = |(step, bytes): (u8, Vec<u8>)| [&[step, bytes.len() as u8][..], &bytes].concat();
+        let with_length =
+            |(step, bytes): (u8, Vec<u8>)| [&[step, bytes.len() as u8][..], &bytes].concat();
         prop_oneof![
             8 => number().prop_map(|[a, b]| vec![0, a, b]),
             4 => any::<u8>().prop_map(|length| vec![1, length]),

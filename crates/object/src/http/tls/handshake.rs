@@ -124,7 +124,10 @@ impl Handshake {
     }
 }
 
-pub(super) fn encode<Data>(mut data: EncodeTlsData<'_, Data>, outgoing: &mut Vec<u8>) -> io::Result<()> {
+pub(super) fn encode<Data>(
+    mut data: EncodeTlsData<'_, Data>,
+    outgoing: &mut Vec<u8>,
+) -> io::Result<()> {
     let start = outgoing.len();
     if let Err(EncodeError::InsufficientSize(error)) = data.encode(&mut []) {
         outgoing.resize(start + error.required_size, 0);

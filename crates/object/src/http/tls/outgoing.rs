@@ -102,10 +102,9 @@ impl Outgoing {
         if self.memory.len() >= WAITING_MAX {
             return Err(Broken::new("the server renews keys and takes nothing"));
         }
-        self.key
-            .seal(Kind::HANDSHAKE, &mut self.memory, |out| {
-                out.extend_from_slice(&KEY_UPDATE);
-            })?;
+        self.key.seal(Kind::HANDSHAKE, &mut self.memory, |out| {
+            out.extend_from_slice(&KEY_UPDATE);
+        })?;
         self.key = renewed;
         Ok(())
     }
@@ -205,9 +204,7 @@ mod tests {
     fn many_connections_seal_within_the_memory_budget() {
         for version in [ProtocolVersion::TLSv1_2, ProtocolVersion::TLSv1_3] {
             let budget = MemoryBudget::new(1 << 20);
-            let mut many: Vec<_> = (0..100)
-                .map(|_| outgoing(version, Some(&budget)))
-                .collect();
+            let mut many: Vec<_> = (0..100).map(|_| outgoing(version, Some(&budget))).collect();
             let mut of_one = 0;
             for outgoing in &mut many {
                 let is_paid = match taken(outgoing) {
@@ -215,7 +212,11 @@ mod tests {
                     PLAIN_MAX => false,
                     other => panic!("{other} bytes"),
                 };
-                let allowed = if is_paid { MEMORY_AT_ONCE } else { memory_of(PLAIN_MAX) };
+                let allowed = if is_paid {
+                    MEMORY_AT_ONCE
+                } else {
+                    memory_of(PLAIN_MAX)
+                };
                 assert!(outgoing.capacity() <= allowed, "{}", outgoing.capacity());
                 of_one += usize::from(!is_paid);
             }

@@ -345,7 +345,8 @@ impl TlsStream {
         let key = |(number, secrets): (u64, _)| RecordKey::new(version, number, &secrets);
         self.opening = key(self.session.update_rx_secret()?)?;
         if both {
-            self.outgoing.renew(key(self.session.update_tx_secret()?)?)?;
+            self.outgoing
+                .renew(key(self.session.update_tx_secret()?)?)?;
         }
         Ok(())
     }

@@ -16,8 +16,9 @@ async fn refusal<F>(script: impl Fn(TcpStream) -> F + Send + Sync + 'static) -> 
 where
     F: Future<Output = ()> + Send,
 {
+    let script = Arc::new(script);
     let (plain, _server) = serve(move |_, mut stream| {
-        let script = &script;
+        let script = Arc::clone(&script);
         async move {
             let _ = stream.read(&mut [0; 4096]).await;
             script(stream).await;
@@ -31,7 +32,9 @@ where
     });
     let answer = get(&impatient, &Arc::new(origin));
     let answer = clock::deadline(Duration::from_secs(20), answer).await;
-    answer.expect("it is given up long before").expect_err("no handshake")
+    answer
+        .expect("it is given up long before")
+        .expect_err("no handshake")
 }
 
 /// A server that is refused by the alert `what` as its whole answer.
@@ -60,9 +63,17 @@ async fn an_alert_is_told_as_what_the_server_means() {
     let parts = ["in common", "HandshakeFailure", "client_cert"];
     says(&nothing_in_common, ErrorKind::Untrusted, &parts);
     let wrong_name = refusal_by(UNRECOGNIZED_NAME).await;
-    says(&wrong_name, ErrorKind::Untrusted, &["name", "check the endpoint"]);
+    says(
+        &wrong_name,
+        ErrorKind::Untrusted,
+        &["name", "check the endpoint"],
+    );
     let stranger = refusal_by(BAD_CERTIFICATE).await;
-    says(&stranger, ErrorKind::BadCredentials, &["certificate of this client", "client_cert"]);
+    says(
+        &stranger,
+        ErrorKind::BadCredentials,
+        &["certificate of this client", "client_cert"],
+    );
 }
 
 /// Somebody who ends the connection proves nothing: it is tried again.
@@ -75,9 +86,15 @@ async fn a_handshake_that_is_cut_is_told_as_one() {
         drop(stream);
     })
     .await;
-    says(&reset, ErrorKind::Unavailable, &["middle of the handshake", "reset"]);
+    says(
+        &reset,
+        ErrorKind::Unavailable,
+        &["middle of the handshake", "reset"],
+    );
     let half = refusal(|mut stream| async move {
-        let _ = stream.write_all(&[22, 3, 3, 0, 42, 2, 0, 0, 38, 3, 3, 7]).await;
+        let _ = stream
+            .write_all(&[22, 3, 3, 0, 42, 2, 0, 0, 38, 3, 3, 7])
+            .await;
     })
     .await;
     says(&half, ErrorKind::Unavailable, &["middle of the handshake"]);
@@ -86,7 +103,11 @@ async fn a_handshake_that_is_cut_is_told_as_one() {
         let _ = stream.read(&mut [0; 16]).await;
     })
     .await;
-    says(&announced, ErrorKind::Unavailable, &["middle of the handshake"]);
+    says(
+        &announced,
+        ErrorKind::Unavailable,
+        &["middle of the handshake"],
+    );
 }
 
 /// A server that is there and does not go on is given up, whatever it does meanwhile.
@@ -182,8 +203,15 @@ async fn a_server_that_wants_a_certificate_gets_the_one_that_was_named() {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("generated");
         let host = strict_host_of(version, &made).await.trusting(&made);
         let error = host.get().await.expect_err("refused");
-        assert_eq!(error.kind, ErrorKind::BadCredentials, "{version:?}: {error}");
-        assert!(error.message.contains("client_cert"), "{version:?}: {error}");
+        assert_eq!(
+            error.kind,
+            ErrorKind::BadCredentials,
+            "{version:?}: {error}"
+        );
+        assert!(
+            error.message.contains("client_cert"),
+            "{version:?}: {error}"
+        );
         let other = rcgen::generate_simple_self_signed(["other".to_owned()]).expect("generated");
         let shown = tempfile::NamedTempFile::new().expect("a file");
         for (ours, is_right) in [(&made, true), (&other, false)] {
@@ -194,7 +222,11 @@ async fn a_server_that_wants_a_certificate_gets_the_one_that_was_named() {
                 Ok(body) => assert!(is_right && !body.is_empty()),
                 Err(error) => {
                     assert!(!is_right, "{version:?}: {error}");
-                    assert_eq!(error.kind, ErrorKind::BadCredentials, "{version:?}: {error}");
+                    assert_eq!(
+                        error.kind,
+                        ErrorKind::BadCredentials,
+                        "{version:?}: {error}"
+                    );
                 }
             }
         }

@@ -551,5 +551,10 @@ pub(super) async fn strict_host_of(
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![made.cert.der().clone()], key.expect("a key"))
         .expect("a certificate");
-    host_of(&[version], |config| *config = strict, answers_with_a_pattern).await
+    host_of(
+        &[version],
+        |config| *config = strict,
+        answers_with_a_pattern,
+    )
+    .await
 }

@@ -8,7 +8,11 @@ use super::*;
 
 /// What `openssl req -x509` makes: a certificate that signed itself and may sign others.
 fn of_an_authority(name: &str, last_year: i32) -> CertifiedKey<KeyPair> {
-    signed_by_itself(name, IsCa::Ca(BasicConstraints::Unconstrained), 2000..last_year)
+    signed_by_itself(
+        name,
+        IsCa::Ca(BasicConstraints::Unconstrained),
+        2000..last_year,
+    )
 }
 
 /// A certificate that holds from the first day of a year to the first of another.
@@ -64,7 +68,10 @@ async fn names_and_dates_count_for_a_certificate_that_is_named_itself() {
     for is_ca in kinds {
         let signed = |name, years| signed_by_itself(name, is_ca.clone(), years);
         let elsewhere = signed("elsewhere.example", 2000..2100);
-        let parts = ["is not for `localhost` but for elsewhere.example;", "endpoint"];
+        let parts = [
+            "is not for `localhost` but for elsewhere.example;",
+            "endpoint",
+        ];
         untrusted(ask(&elsewhere, &[&elsewhere]).await, &parts);
         let expired = signed("localhost", 2000..2001);
         untrusted(ask(&expired, &[&expired]).await, &["expired", "clock"]);
