@@ -30,7 +30,8 @@ where
         connect_timeout: Duration::from_millis(500),
         ..HttpSettings::default()
     });
-    let answer = get(&impatient, &Arc::new(origin));
+    let origin = Arc::new(origin);
+    let answer = get(&impatient, &origin);
     let answer = clock::deadline(Duration::from_secs(20), answer).await;
     answer
         .expect("it is given up long before")
