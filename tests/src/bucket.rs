@@ -1,12 +1,14 @@
 //! A bucket to mount: in a local directory, or on a server of the test's own.
 
 use std::{
+    fs,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::Command,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use penstock_devserver::{Credentials, Data, Faults, Fill, Server, Settings};
+use penstock_devserver::{Credentials, Data, Faults, Fill, Identity, Server, Settings};
 
 use crate::{Mount, MountOptions, Scratch, penstock};
 
@@ -41,19 +43,44 @@ pub struct Bucket {
     kind: Kind,
     folder: PathBuf,
     server: Mutex<Option<Server>>,
+    /// Vouches for a server that speaks HTTPS.
+    ca_file: Option<PathBuf>,
     _scratch: Scratch,
 }
 
 impl Bucket {
     /// A new bucket of `kind`.
     pub fn new(kind: Kind) -> Self {
+        let settings = (kind != Kind::Local).then(settings);
+        Self::on(kind, settings, None, Scratch::new())
+    }
+
+    /// The same on a server that speaks HTTPS. The options that lead to it trust its certificate.
+    pub fn secure(kind: Kind) -> Self {
         let scratch = Scratch::new();
-        let server = (kind != Kind::Local)
-            .then(|| Server::start(settings()).expect("loopback has a free port"));
+        let ca_file = scratch.folder("authority").join("ca.pem");
+        let identity = Identity::generate(Ipv4Addr::LOCALHOST.into()).expect("randomness");
+        fs::write(&ca_file, identity.authority()).expect("the scratch directory is writable");
+        let settings = Settings {
+            identity: Some(identity),
+            ..settings()
+        };
+        Self::on(kind, Some(settings), Some(ca_file), scratch)
+    }
+
+    fn on(
+        kind: Kind,
+        settings: Option<Settings>,
+        ca_file: Option<PathBuf>,
+        scratch: Scratch,
+    ) -> Self {
+        let server =
+            settings.map(|settings| Server::start(settings).expect("loopback has a free port"));
         Self {
             kind,
             folder: scratch.folder("bucket"),
             server: Mutex::new(server),
+            ca_file,
             _scratch: scratch,
         }
     }
@@ -114,7 +141,11 @@ impl Bucket {
 
     fn with_endpoint(&self, options: MountOptions) -> MountOptions {
         let url = self.server(Server::url);
-        options.option("endpoint", &url).option("region", REGION)
+        let options = options.option("endpoint", &url).option("region", REGION);
+        match &self.ca_file {
+            Some(file) => options.option("ca-file", &file.display().to_string()),
+            None => options,
+        }
     }
 
     /// Mounts it with defaults.
@@ -155,8 +186,8 @@ impl Bucket {
         if self.kind == Kind::Local {
             let path = self.folder.join(key);
             let folder = path.parent().expect("it lies in the bucket");
-            std::fs::create_dir_all(folder).expect("the bucket is writable");
-            std::fs::write(path, content).expect("the bucket is writable");
+            fs::create_dir_all(folder).expect("the bucket is writable");
+            fs::write(path, content).expect("the bucket is writable");
         } else {
             self.data().put(BUCKET, key, content).expect("memory");
         }

@@ -134,8 +134,7 @@ fn compare(path: &Path, content: &[u8]) {
 
 /// So many readers with `--memory=64MiB` and a store that is slow and fails: each gets its bytes.
 #[track_caller]
-fn check_crowd(readers: usize, faults: Faults) {
-    let bucket = Bucket::new(Kind::S3);
+fn check_crowd(bucket: &Bucket, readers: usize, faults: Faults) {
     bucket.fill("objects/:16:9MiB");
     let data = bucket.data();
     let files = data.keys(BUCKET).into_iter().map(|key| {
@@ -164,13 +163,51 @@ fn check_crowd(readers: usize, faults: Faults) {
 #[test]
 fn a_crowd_of_readers_gets_on_with_little_memory_and_a_slow_store() {
     for readers in [64, 256] {
-        check_crowd(readers, Faults::latency(Duration::from_millis(50)));
+        let faults = Faults::latency(Duration::from_millis(50));
+        check_crowd(&Bucket::new(Kind::S3), readers, faults);
     }
 }
 
 #[test]
 fn a_crowd_of_readers_gets_on_with_little_memory_and_a_failing_store() {
     for readers in [64, 256] {
-        check_crowd(readers, bad_weather());
+        check_crowd(&Bucket::new(Kind::S3), readers, bad_weather());
     }
+}
+
+/// Each connection has records of its own that are not whole yet.
+#[test]
+fn a_crowd_of_readers_stays_within_little_memory_over_https() {
+    let faults = Faults::latency(Duration::from_millis(50));
+    check_crowd(&Bucket::secure(Kind::S3), 256, faults);
+}
+
+/// Each connection has records of its own that are not sent yet: a thin line leaves them waiting.
+#[test]
+fn a_crowd_of_writers_stays_within_little_memory_over_https() {
+    const WRITERS: usize = 256;
+    const BYTES: usize = MIB / 4;
+    let bucket = Bucket::secure(Kind::S3);
+    let mount = bucket.mount_with(&bucket.options().option("memory", "64MiB"));
+    bucket.fail(Faults {
+        latency_ms: 20,
+        bandwidth_total: Some(30 << 20),
+        ..Faults::default()
+    });
+    thread::scope(|scope| {
+        for number in 0..WRITERS {
+            let path = mount.join(format!("written-{number}"));
+            scope.spawn(move || std::fs::write(path, vec![number as u8; BYTES]).expect("a write"));
+        }
+    });
+    let peak = mount.process().peak_resident();
+    println!("{WRITERS} writers over HTTPS: peak of {} MiB", peak >> 20);
+    assert!(peak < RESIDENT_MAX_OF_LITTLE, "peak of {} MiB", peak >> 20);
+    bucket.heal();
+    for number in 0..WRITERS {
+        let stored = bucket.data().get(BUCKET, &format!("written-{number}"));
+        assert!(stored.expect("it is there") == vec![number as u8; BYTES]);
+    }
+    let log = mount.unmount();
+    assert!(!log.contains("panicked"), "{log}");
 }

@@ -1,7 +1,8 @@
 //! What can be set about a store.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use penstock_base::MemoryBudget;
 use thiserror::Error;
 
 use crate::{
@@ -48,6 +49,9 @@ pub struct StoreSettings {
     pub ca_file: Option<PathBuf>,
     /// What servers are shown that ask their clients for a certificate. Default: none.
     pub client_certificate: Option<ClientCertificate>,
+    /// What HTTPS draws from to send several records at once; without room there it sends one at a time. Default: as
+    /// much as it likes.
+    pub memory: Option<Arc<MemoryBudget>>,
     /// `http://host:port` of a proxy for all requests. Default: none.
     pub http_proxy: Option<String>,
     /// The `User-Agent` header. Default: `penstock/VERSION`.
@@ -168,6 +172,7 @@ impl Default for StoreSettings {
             look_before_writes: true,
             ca_file: None,
             client_certificate: None,
+            memory: None,
             http_proxy: None,
             user_agent: None,
             durable: true,
@@ -250,6 +255,7 @@ impl StoreSettings {
             ca_file: self.ca_file.clone(),
             client_certificate: self.client_certificate.clone(),
             proxy,
+            memory: self.memory.clone(),
             user_agent: self.user_agent.clone().unwrap_or(defaults.user_agent),
         })
     }

@@ -28,6 +28,7 @@ use crate::{
     failure::{Failure, Outcome},
     limits,
     options::{Values, table},
+    resources::Resources,
 };
 
 pub(crate) use probe::probe;
@@ -82,6 +83,18 @@ pub(crate) fn open(
     registry: &Arc<Registry>,
 ) -> Outcome<Arc<dyn Store>> {
     open_with(source, &store_settings(values, environment)?, registry)
+}
+
+/// The same for a volume, which draws from the memory of its process.
+pub(crate) fn for_volume(
+    source: &str,
+    values: &Values,
+    environment: &Environment,
+    resources: &Resources,
+) -> Outcome<Arc<dyn Store>> {
+    let mut settings = store_settings(values, environment)?;
+    settings.memory = Some(Arc::clone(resources.pool.budget()));
+    open_with(source, &settings, &resources.registry)
 }
 
 /// The same for a command that somebody waits for: it does not wait for a store that is away.

@@ -104,12 +104,7 @@ pub(super) async fn open(
     let fileset = Fileset::new(name, &spec.environment)?;
     let record = fileset.record()?;
     let values = &spec.values;
-    let store = stores::open(
-        &record.store,
-        values,
-        &spec.environment,
-        &resources.registry,
-    )?;
+    let store = stores::for_volume(&record.store, values, &spec.environment, resources)?;
     let label = check_place(&record, &store, spec).await?;
     let known = Known::of(&record, label.as_ref());
     let key = encryption::data_key(name, &known, values).await?;

@@ -36,10 +36,21 @@ impl Connector {
     /// A connection that a request for `origin` can be sent on.
     pub(super) async fn connect(&self, origin: &Arc<Origin>) -> Result<Connection, HttpError> {
         let limit = self.settings.connect_timeout;
-        match clock::deadline(limit, self.establish(origin)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(unreachable(origin, &format!("no answer within {limit:?}"))),
-        }
+        let started = clock::now();
+        let stream = match clock::deadline(limit, self.line(origin)).await {
+            Ok(outcome) => outcome?,
+            Err(_) => return Err(unreachable(origin, &format!("no answer within {limit:?}"))),
+        };
+        let stream = if origin.secure {
+            let left = limit.saturating_sub(started.elapsed());
+            match clock::deadline(left, self.encrypt(origin, stream)).await {
+                Ok(outcome) => outcome?,
+                Err(_) => return Err(unreachable(origin, &format!("no TLS within {limit:?}"))),
+            }
+        } else {
+            Stream::Plain(stream)
+        };
+        Ok(Connection::new(Arc::clone(origin), stream))
     }
 
     /// Reads certificates now, so that a mistake in the settings shows when a store is opened.
@@ -50,21 +61,17 @@ impl Connector {
         let connector = tls::connector(
             self.settings.ca_file.as_deref(),
             self.settings.client_certificate.as_ref(),
-        )?;
+        )?
+        .drawing_from(self.settings.memory.clone());
         Ok(self.tls.get_or_init(|| connector))
     }
 
-    async fn establish(&self, origin: &Arc<Origin>) -> Result<Connection, HttpError> {
-        let stream = match &self.settings.proxy {
-            Some(proxy) => self.reach_through(proxy, origin).await?,
-            None => self.reach(origin).await?,
-        };
-        let stream = if origin.secure {
-            self.encrypt(origin, stream).await?
-        } else {
-            Stream::Plain(stream)
-        };
-        Ok(Connection::new(Arc::clone(origin), stream))
+    /// A stream to the origin, or through the proxy to it.
+    async fn line(&self, origin: &Origin) -> Result<TcpStream, HttpError> {
+        match &self.settings.proxy {
+            Some(proxy) => self.reach_through(proxy, origin).await,
+            None => self.reach(origin).await,
+        }
     }
 
     async fn reach(&self, origin: &Origin) -> Result<TcpStream, HttpError> {
@@ -154,8 +161,8 @@ fn tls_failure(origin: &Origin, error: &io::Error) -> HttpError {
     let inner = error.get_ref();
     match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error) => {
-            let message = format!("no TLS with {origin}: {}", tls::told(error));
-            HttpError::new(ErrorKind::Untrusted, message)
+            let (kind, told) = tls::told(error);
+            HttpError::new(kind, format!("no TLS with {origin}: {told}"))
         }
         None => unreachable(origin, error),
     }

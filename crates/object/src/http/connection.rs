@@ -85,7 +85,7 @@ impl Connection {
                 // The server may have explained itself before it closed.
                 Poll::Ready(Err(error)) => {
                     let answer = self.poll_blocked(cx, watch);
-                    return answer.map_err(|_| HttpError::broken(&error));
+                    return answer.map_err(|told| told.or_broken(&error));
                 }
                 Poll::Pending => return self.poll_blocked(cx, watch),
             }

@@ -4,6 +4,7 @@ use std::io;
 
 use thiserror::Error;
 
+use super::tls;
 use crate::ErrorKind;
 
 /// A request that got no usable answer.
@@ -29,13 +30,19 @@ impl HttpError {
 
     /// The connection failed while a request was sent or its answer awaited.
     pub(super) fn broken(error: &io::Error) -> Self {
+        let kind = tls::lasting(error).unwrap_or(ErrorKind::Unavailable);
         Self {
             unanswered: true,
-            ..Self::new(
-                ErrorKind::Unavailable,
-                format!("the connection broke: {error}"),
-            )
+            ..Self::new(kind, format!("the connection broke: {error}"))
         }
+    }
+
+    /// This, if it says that trying again does not help, else that the connection broke.
+    pub(super) fn or_broken(self, error: &io::Error) -> Self {
+        if self.kind.is_transient() {
+            return Self::broken(error);
+        }
+        self
     }
 
     /// The server closed the connection instead of answering.

@@ -1,5 +1,6 @@
 //! Readers of bytes that servers send, for the fuzz targets outside this crate. No API.
 
+pub use super::tls::fuzzing::Peers as TlsPeers;
 use super::{HttpError, Origin, body::Framing, chunked::Chunked, connection::parse_head};
 
 /// The head of a response.

@@ -1,6 +1,8 @@
 //! What a client is told when it is made.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use penstock_base::MemoryBudget;
 
 use super::Origin;
 use crate::ClientCertificate;
@@ -26,6 +28,8 @@ pub(crate) struct HttpSettings {
     pub(crate) client_certificate: Option<ClientCertificate>,
     /// A proxy for all requests.
     pub(crate) proxy: Option<Origin>,
+    /// What encrypted connections draw from to send several records at once.
+    pub(crate) memory: Option<Arc<MemoryBudget>>,
     /// The `User-Agent` header.
     pub(crate) user_agent: String,
 }
@@ -42,6 +46,7 @@ impl Default for HttpSettings {
             ca_file: None,
             client_certificate: None,
             proxy: None,
+            memory: None,
             user_agent: concat!("penstock/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }

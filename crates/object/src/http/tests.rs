@@ -546,6 +546,8 @@ mod tls {
 
     use super::*;
 
+    mod cuts;
+    mod handshakes;
     mod misbehaving;
     mod raw_records;
     mod trust;

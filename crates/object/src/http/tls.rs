@@ -1,23 +1,28 @@
 //! TLS: whom to trust, and how bytes are enciphered.
 //!
 //! rustls shakes hands ([`handshake`]) and keeps the session's secrets; records are sealed and opened here
-//! ([`tls_stream`], [`record_key`]), where the bytes lie: rustls would copy each of them twice on its way in.
+//! ([`tls_stream`], [`outgoing`], [`record_key`]), where the bytes lie: rustls would copy each of them twice on its way in.
 //!
 //! The certificates of the system and those of a file vouch for others. One of the file that the
 //! server shows itself is trusted, too, as it stands: `openssl req -x509` marks what it makes as
 //! an authority's, and such a one vouches for others only, by the book. Names and dates count for all.
 //! A server that asks for a certificate is shown the one that was named, if one was.
 
+mod alerts;
 mod aside;
+#[cfg(any(test, feature = "testing"))]
+pub(super) mod fuzzing;
 mod handshake;
+mod outgoing;
 mod record_key;
 mod tls_stream;
 mod verifier;
 
 use std::{io, path::Path, sync::Arc};
 
+use penstock_base::MemoryBudget;
 use rustls::{
-    CertificateError, CipherSuite, ClientConfig, RootCertStore,
+    CertificateError, CipherSuite, ClientConfig, InvalidMessage, RootCertStore,
     client::WebPkiServerVerifier,
     crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
@@ -26,21 +31,31 @@ use tokio::net::TcpStream;
 
 use super::{HttpError, Origin};
 use crate::{ClientCertificate, ErrorKind};
+use alerts::Refused;
 pub(super) use tls_stream::{RECEIVED_AT_ONCE, TlsStream};
 use verifier::Verifier;
 
 /// Encrypts connections. Sessions of servers that it met are resumed.
 #[derive(Debug)]
-pub(super) struct TlsConnector(Arc<ClientConfig>);
+pub(super) struct TlsConnector {
+    config: Arc<ClientConfig>,
+    /// What connections draw from. Without it they have what they want.
+    memory: Option<Arc<MemoryBudget>>,
+}
 
 impl TlsConnector {
+    /// The same, with connections that draw from `memory`.
+    pub(super) fn drawing_from(self, memory: Option<Arc<MemoryBudget>>) -> Self {
+        Self { memory, ..self }
+    }
+
     /// Shakes hands with a server that must be `name`.
     pub(super) async fn connect(
         &self,
         name: ServerName<'static>,
         stream: TcpStream,
     ) -> io::Result<TlsStream> {
-        handshake::shake_hands(Arc::clone(&self.0), name, stream).await
+        handshake::shake_hands(self, name, stream).await
     }
 }
 
@@ -99,7 +114,10 @@ pub(super) fn connector(
     };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.enable_secret_extraction = true;
-    Ok(TlsConnector(Arc::new(config)))
+    Ok(TlsConnector {
+        config: Arc::new(config),
+        memory: None,
+    })
 }
 
 /// What ring can do, the ciphers first that cost this processor least: servers mostly take the client's first.
@@ -140,14 +158,24 @@ pub(super) fn server_name(origin: &Origin) -> Result<ServerName<'static>, HttpEr
 }
 
 /// What a handshake failed for, and what helps.
-pub(super) fn told(error: &rustls::Error) -> String {
-    match error {
+pub(super) fn told(error: &rustls::Error) -> (ErrorKind, String) {
+    let message = match error {
         rustls::Error::InvalidCertificate(CertificateError::Other(why)) => why.0.to_string(),
-        rustls::Error::InvalidMessage(_) => {
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
             "what answers there speaks no TLS; is it http:// or another port?".to_owned()
         }
+        rustls::Error::AlertReceived(alert) => {
+            let refused = Refused(*alert);
+            return (refused.kind(), refused.to_string());
+        }
         other => format!("{other}; check the endpoint's scheme and name"),
-    }
+    };
+    (ErrorKind::Untrusted, message)
+}
+
+/// What the caller can do about a connection that broke, where trying again does not help.
+pub(super) fn lasting(error: &io::Error) -> Option<ErrorKind> {
+    Refused::lasting(error)
 }
 
 /// Adds the certificates of the file, and tells them.

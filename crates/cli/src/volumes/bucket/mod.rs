@@ -37,7 +37,7 @@ pub(super) async fn open(
     before: &Predecessors<'_>,
 ) -> Outcome<OpenedVolume> {
     let values = &spec.values;
-    let store = stores::open(&spec.source, values, &spec.environment, &resources.registry)?;
+    let store = stores::for_volume(&spec.source, values, &spec.environment, resources)?;
     let cache = cache::open(spec, resources, before).await?;
     let store = match &cache {
         Some(cache) => cache.around(store, &stores::identity(&spec.source, values)?),

@@ -31,8 +31,8 @@ pub(crate) async fn open(
     let (values, environment) = (&spec.values, &spec.environment);
     let folder = settings::index_directory(values, environment)?;
     mount_point::check_outside(&spec.mountpoint, &folder, "index directory")?;
+    let store = stores::for_volume(&spec.source, values, environment, resources)?;
     let Resources { pool, registry } = resources.clone();
-    let store = stores::open(&spec.source, values, environment, &registry)?;
     let request = index::request(&spec.source, values, environment, &store)?;
     let index = match note {
         Some(note) => index::again(&spec.source, &request, note)?,

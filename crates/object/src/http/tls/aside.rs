@@ -74,6 +74,7 @@ impl Aside {
     pub(super) fn grow(&mut self) -> Result<usize, Broken> {
         self.tidy();
         let (held, wanted) = (self.memory.len(), self.wanted()?);
+        self.memory.reserve_exact(wanted);
         self.memory.resize(held + wanted, 0);
         Ok(held)
     }

@@ -3,7 +3,6 @@
 use std::{io, sync::Arc};
 
 use rustls::{
-    ClientConfig,
     client::UnbufferedClientConnection,
     pki_types::ServerName,
     unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus},
@@ -13,7 +12,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{Broken, tls_stream::TlsStream};
+use super::{Broken, TlsConnector, tls_stream::TlsStream};
 
 /// Bytes of a server's side of a handshake, most of which are certificates.
 const RECEIVED_MAX: usize = 256 << 10;
@@ -38,10 +37,11 @@ struct Handshake {
 
 /// Encrypts `tcp`. Errors of the handshake itself hold a [`rustls::Error`].
 pub(super) async fn shake_hands(
-    config: Arc<ClientConfig>,
+    connector: &TlsConnector,
     name: ServerName<'static>,
     mut tcp: TcpStream,
 ) -> io::Result<TlsStream> {
+    let config = Arc::clone(&connector.config);
     let connection = UnbufferedClientConnection::new(config, name).map_err(failure)?;
     let mut handshake = Handshake {
         connection,
@@ -62,7 +62,8 @@ pub(super) async fn shake_hands(
     }
     let taken_over = handshake.connection.dangerous_into_kernel_connection();
     let (secrets, session) = taken_over.map_err(failure)?;
-    TlsStream::new(tcp, &secrets, session, handshake.received)
+    let budget = connector.memory.clone();
+    TlsStream::new(tcp, &secrets, session, handshake.received, budget)
 }
 
 impl Handshake {
@@ -80,6 +81,7 @@ impl Handshake {
             }
             ConnectionState::BlockedHandshake => Next::Receive,
             ConnectionState::WriteTraffic(_) => Next::Done,
+            ConnectionState::PeerClosed | ConnectionState::Closed => return Err(cut()),
             _ => return Err(Broken::new("the server speaks before it is asked").into()),
         };
         self.received.drain(..discard);
@@ -87,7 +89,8 @@ impl Handshake {
     }
 
     async fn send(&mut self, tcp: &mut TcpStream) -> io::Result<()> {
-        tcp.write_all(&self.outgoing).await?;
+        let sent = tcp.write_all(&self.outgoing).await;
+        sent.map_err(|error| broken(&error))?;
         self.outgoing.clear();
         Ok(())
     }
@@ -97,9 +100,10 @@ impl Handshake {
             return Err(Broken::new("the server's handshake is too long").into());
         }
         self.received.reserve(STEP);
-        match tcp.read_buf(&mut self.received).await? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            _ => Ok(()),
+        match tcp.read_buf(&mut self.received).await {
+            Ok(0) => Err(cut()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(broken(&error)),
         }
     }
 
@@ -120,13 +124,27 @@ impl Handshake {
     }
 }
 
-fn encode<Data>(mut data: EncodeTlsData<'_, Data>, outgoing: &mut Vec<u8>) -> io::Result<()> {
+pub(super) fn encode<Data>(
+    mut data: EncodeTlsData<'_, Data>,
+    outgoing: &mut Vec<u8>,
+) -> io::Result<()> {
     let start = outgoing.len();
     if let Err(EncodeError::InsufficientSize(error)) = data.encode(&mut []) {
         outgoing.resize(start + error.required_size, 0);
     }
     let encoded = data.encode(&mut outgoing[start..]);
     encoded.map(drop).map_err(io::Error::other)
+}
+
+/// The server ended the connection, or said that it would: it may have no TLS there, or nothing behind it.
+fn cut() -> io::Error {
+    let message = "the server ended the connection in the middle of the handshake";
+    io::Error::new(io::ErrorKind::UnexpectedEof, message)
+}
+
+fn broken(error: &io::Error) -> io::Error {
+    let message = format!("the connection broke in the middle of the handshake: {error}");
+    io::Error::new(error.kind(), message)
 }
 
 fn failure(error: rustls::Error) -> io::Error {

@@ -20,6 +20,9 @@ const SEALED_MAX: usize = PLAIN_MAX + 2048;
 /// The same of TLS 1.3 (RFC 8446, section 5.2).
 const SEALED_13_MAX: usize = PLAIN_MAX + 256;
 
+/// Bytes that a record has beside its plaintext, at most: a header, a shown nonce, a hidden kind and a tag.
+pub(super) const RECORD_OVERHEAD_MAX: usize = HEADER_LENGTH + SHOWN_NONCE_LENGTH + 1 + 16;
+
 /// Bytes of the nonce that each record of TLS 1.2 with AES-GCM shows.
 const SHOWN_NONCE_LENGTH: usize = 8;
 

@@ -2,15 +2,17 @@
 //!
 //! What the kernel has received goes into the memory that was asked to be filled, as it comes, and each record is opened
 //! towards the front of it, over the headers between: no plaintext is copied. Only what does not fill a record at the end
-//! of a read, and what is asked for in small pieces, goes through a buffer of the connection. On the way out slices are
-//! gathered into records, which are sealed in place and leave several at a time.
+//! of a read, and what is asked for in small pieces, goes through a buffer of the connection ([`super::aside`]). The way
+//! out is [`super::outgoing`].
 
 use std::{
     fmt, io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
+use penstock_base::MemoryBudget;
 use rustls::{
     AlertDescription, ExtractedSecrets, client::ClientConnectionData, kernel::KernelConnection,
 };
@@ -21,8 +23,10 @@ use tokio::{
 
 use super::{
     Broken,
+    alerts::Refused,
     aside::{Aside, Run},
-    record_key::{Kind, Opened, PLAIN_MAX, RecordKey, record_length},
+    outgoing::Outgoing,
+    record_key::{Kind, Opened, RecordKey, record_length},
 };
 
 /// Bytes of a read into the caller's memory: they are opened while the processor's cache has them.
@@ -30,12 +34,6 @@ pub(in super::super) const RECEIVED_AT_ONCE: usize = 256 << 10;
 
 /// Pieces of memory that are smaller are filled through the buffer of the connection, which never holds more.
 const DIRECT_MIN: usize = 32 << 10;
-
-/// Bytes of plaintext that are sealed before they are sent.
-const SENT_AT_ONCE: usize = 4 * PLAIN_MAX;
-
-/// Bytes of records that may wait to be sent: what is sealed at once, and answers to renewed keys.
-const WAITING_MAX: usize = 2 * SENT_AT_ONCE;
 
 /// Bytes of the largest message after the handshake: a ticket can hold certificates.
 const MESSAGE_MAX: usize = 64 << 10;
@@ -69,16 +67,13 @@ pub(in super::super) struct TlsStream {
     tcp: TcpStream,
     session: KernelConnection<ClientConnectionData>,
     opening: RecordKey,
-    sealing: RecordKey,
     aside: Aside,
     /// Of messages about the session what is not whole.
     messages: Vec<u8>,
     /// Why nothing more is opened.
     end: Option<End>,
     counts: Counts,
-    outgoing: Vec<u8>,
-    /// Bytes of `outgoing` that were sent.
-    sent: usize,
+    outgoing: Outgoing,
 }
 
 /// The end of what is opened: nothing that comes after it is looked at.
@@ -93,7 +88,7 @@ enum End {
 enum Failure {
     Broken(Broken),
     /// The server ended the connection.
-    Refused(AlertDescription),
+    Refused(Refused),
     /// The session took a ticket or new keys for wrong.
     Session(rustls::Error),
 }
@@ -141,20 +136,19 @@ impl TlsStream {
         secrets: &ExtractedSecrets,
         session: KernelConnection<ClientConnectionData>,
         received: Vec<u8>,
+        budget: Option<Arc<MemoryBudget>>,
     ) -> io::Result<Self> {
         let version = session.protocol_version();
         let key = |(number, secrets): &(u64, _)| RecordKey::new(version, *number, secrets);
         let mut stream = Self {
             tcp,
             opening: key(&secrets.rx)?,
-            sealing: key(&secrets.tx)?,
+            outgoing: Outgoing::new(key(&secrets.tx)?, budget),
             session,
             aside: Aside::new(received),
             messages: Vec::new(),
             end: None,
             counts: Counts::default(),
-            outgoing: Vec::new(),
-            sent: 0,
         };
         stream.open_aside();
         stream.check()?;
@@ -172,7 +166,13 @@ impl TlsStream {
     /// Whether an idle stream must not be used again: the server ended it or sent what nobody asked for, or its key has
     /// sealed much. Tickets that came meanwhile are taken.
     pub(in super::super) fn is_dead(&mut self) -> bool {
-        self.sealing.is_worn() || !self.is_quiet().unwrap_or(false)
+        self.outgoing.is_worn() || !self.is_quiet().unwrap_or(false)
+    }
+
+    /// Bytes of memory that it occupies beside what it was asked to fill.
+    #[cfg(any(test, feature = "testing"))]
+    pub(in super::super) fn held(&self) -> usize {
+        self.aside.memory.capacity() + self.messages.capacity() + self.outgoing.capacity()
     }
 
     fn is_quiet(&mut self) -> io::Result<bool> {
@@ -295,7 +295,7 @@ impl TlsStream {
             [WARNING, what] if what == USER_CANCELED || !self.is_tls13() => {
                 Ok(self.counts.warning()?)
             }
-            [_, what] => Err(Failure::Refused(AlertDescription::from(what))),
+            [_, what] => Err(Failure::Refused(Refused(AlertDescription::from(what)))),
             _ => Err(Broken::new("an alert is not one").into()),
         }
     }
@@ -344,80 +344,17 @@ impl TlsStream {
         let version = self.session.protocol_version();
         let key = |(number, secrets): (u64, _)| RecordKey::new(version, number, &secrets);
         self.opening = key(self.session.update_rx_secret()?)?;
-        if !both {
-            return Ok(());
+        if both {
+            self.outgoing
+                .renew(key(self.session.update_tx_secret()?)?)?;
         }
-        if self.outgoing.len() >= WAITING_MAX {
-            return Err(Broken::new("the server renews keys and takes nothing").into());
-        }
-        let answer = [KEY_UPDATE, 0, 0, 1, 0];
-        self.sealing
-            .seal(Kind::HANDSHAKE, &mut self.outgoing, |out| {
-                out.extend_from_slice(&answer);
-            })?;
-        self.sealing = key(self.session.update_tx_secret()?)?;
         Ok(())
-    }
-
-    /// Seals bytes from the front of `slices`; returns how many.
-    fn seal(&mut self, slices: &[io::IoSlice<'_>]) -> Result<usize, Broken> {
-        let mut rest = Rest {
-            slices,
-            offset: 0,
-            taken: 0,
-        };
-        while rest.taken < SENT_AT_ONCE && rest.has_some() {
-            self.sealing.seal(Kind::DATA, &mut self.outgoing, |out| {
-                rest.copy_to(out, PLAIN_MAX);
-            })?;
-        }
-        Ok(rest.taken)
     }
 
     /// Ready when everything that was sealed is sent.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.check()?;
-        while self.sent < self.outgoing.len() {
-            let unsent = &self.outgoing[self.sent..];
-            match ready!(Pin::new(&mut self.tcp).poll_write(cx, unsent))? {
-                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                count => self.sent += count,
-            }
-        }
-        self.outgoing.clear();
-        self.sent = 0;
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// What of some slices was not taken.
-struct Rest<'a, 'b> {
-    slices: &'a [io::IoSlice<'b>],
-    /// Bytes of the first slice that were taken.
-    offset: usize,
-    /// Bytes that were taken of all.
-    taken: usize,
-}
-
-impl Rest<'_, '_> {
-    fn has_some(&mut self) -> bool {
-        while let Some(first) = self.slices.first()
-            && first.len() == self.offset
-        {
-            (self.slices, self.offset) = (&self.slices[1..], 0);
-        }
-        !self.slices.is_empty()
-    }
-
-    fn copy_to(&mut self, out: &mut Vec<u8>, mut limit: usize) {
-        while limit > 0 && self.has_some() {
-            let piece = &self.slices[0][self.offset..];
-            let count = piece.len().min(limit);
-            out.extend_from_slice(&piece[..count]);
-            self.offset += count;
-            self.taken += count;
-            limit -= count;
-        }
+        self.outgoing.poll_drain(&mut self.tcp, cx)
     }
 }
 
@@ -437,21 +374,10 @@ impl From<Failure> for io::Error {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Broken(broken) => broken.into(),
-            Failure::Refused(alert) => refused(alert),
+            Failure::Refused(refused) => refused.into(),
             Failure::Session(error) => Self::other(error),
         }
     }
-}
-
-fn refused(alert: AlertDescription) -> io::Error {
-    let message = match alert {
-        AlertDescription::CertificateRequired => {
-            "the server wants a certificate of its client: set `client_cert`, or use an endpoint that asks for none"
-                .to_owned()
-        }
-        other => format!("the server ended TLS with the alert {other:?}"),
-    };
-    io::Error::new(io::ErrorKind::ConnectionAborted, message)
 }
 
 /// An end that the server did not announce may be somebody else's doing.
@@ -501,7 +427,7 @@ impl AsyncWrite for TlsStream {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         ready!(this.poll_drain(cx))?;
-        let taken = this.seal(slices)?;
+        let taken = this.outgoing.seal(slices)?;
         match this.poll_drain(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => Poll::Ready(Ok(taken)),
@@ -516,7 +442,7 @@ impl AsyncWrite for TlsStream {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(this.poll_drain(cx))?;
-        this.outgoing = Vec::new();
+        this.outgoing.release();
         Poll::Ready(Ok(()))
     }
 

@@ -132,6 +132,7 @@ fn words(error: &Error, name: &str) -> (String, &'static str) {
             (format!("is not for `{name}`"), remedy)
         }
         Why::NotValidForNameContext { presented, .. } => {
+            let presented: Vec<_> = presented.iter().map(|name| bare(name)).collect();
             let why = format!("is not for `{name}` but for {}", presented.join(", "));
             (
                 why,
@@ -157,4 +158,12 @@ fn words(error: &Error, name: &str) -> (String, &'static str) {
         }
         other => (format!("is not accepted: {other}"), "use another one"),
     }
+}
+
+/// A name as people write it: the library tells its kind, too, as in `DnsName("a.example")`.
+fn bare(presented: &str) -> &str {
+    let inner = presented
+        .split_once('(')
+        .and_then(|(_, rest)| rest.strip_suffix(')'));
+    inner.unwrap_or(presented).trim_matches('"')
 }

@@ -14,9 +14,9 @@ use super::*;
 type Serving = fn(TlsStream<TcpStream>) -> futures_util::future::BoxFuture<'static, ()>;
 
 /// A server with a certificate for `localhost`, and a client that trusts it.
-struct Host {
+pub(super) struct Host {
     client: Client,
-    origin: Arc<Origin>,
+    pub(super) origin: Arc<Origin>,
     file: tempfile::NamedTempFile,
     _server: JoinHandle<()>,
 }
@@ -72,7 +72,7 @@ async fn host_of(
 
 impl Host {
     /// With a client that trusts this certificate alone.
-    fn trusting(self, made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> Self {
+    pub(super) fn trusting(self, made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> Self {
         std::fs::write(self.file.path(), made.cert.pem()).expect("written");
         let client = client_with(HttpSettings {
             ca_file: Some(self.file.path().to_owned()),
@@ -81,7 +81,19 @@ impl Host {
         Self { client, ..self }
     }
 
-    async fn get(&self) -> Result<Vec<u8>, HttpError> {
+    /// A client of the same trust that has the certificate and the key in this file.
+    pub(super) fn client_showing(&self, shown: &std::path::Path) -> Client {
+        client_with(HttpSettings {
+            ca_file: Some(self.file.path().to_owned()),
+            client_certificate: Some(crate::ClientCertificate {
+                certificate: shown.to_owned(),
+                key: shown.to_owned(),
+            }),
+            ..HttpSettings::default()
+        })
+    }
+
+    pub(super) async fn get(&self) -> Result<Vec<u8>, HttpError> {
         get(&self.client, &self.origin).await
     }
 }
@@ -520,7 +532,10 @@ fn downgrading(listener: TcpListener, config: Arc<ServerConfig>) {
 }
 
 /// A server that lets in only whom `made` vouches for, and which has that certificate itself.
-async fn strict_host(made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> Host {
+pub(super) async fn strict_host_of(
+    version: &'static rustls::SupportedProtocolVersion,
+    made: &rcgen::CertifiedKey<rcgen::KeyPair>,
+) -> Host {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(made.cert.der().clone()).expect("a certificate");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -531,48 +546,15 @@ async fn strict_host(made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> Host {
     let verifier = verifier.build().expect("a verifier");
     let key = PrivateKeyDer::from_pem_slice(made.signing_key.serialize_pem().as_bytes());
     let strict = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&TLS13])
+        .with_protocol_versions(&[version])
         .expect("versions")
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![made.cert.der().clone()], key.expect("a key"))
         .expect("a certificate");
-    host(|config| *config = strict, answers_with_a_pattern).await
-}
-
-/// A server that lets nobody in without a certificate says so after the handshake.
-#[tokio::test]
-async fn a_server_that_wants_a_certificate_is_told_as_one() {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("generated");
-    let host = strict_host(&made).await;
-    let error = host.trusting(&made).get().await.expect_err("refused");
-    assert!(
-        error.message.contains("certificate of its client")
-            && error.message.contains("client_cert"),
-        "{error}"
-    );
-}
-
-/// A client with a certificate of whom the server trusts is let in, and one with another's is not.
-#[tokio::test]
-async fn a_server_that_wants_a_certificate_gets_the_one_that_was_named() {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("generated");
-    let other = rcgen::generate_simple_self_signed(["other".to_owned()]).expect("generated");
-    let host = strict_host(&made).await.trusting(&made);
-    let shown = tempfile::NamedTempFile::new().expect("a file");
-    let showing = |made: &rcgen::CertifiedKey<rcgen::KeyPair>| {
-        let both = made.cert.pem() + &made.signing_key.serialize_pem();
-        std::fs::write(shown.path(), both).expect("written");
-        client_with(HttpSettings {
-            ca_file: Some(host.file.path().to_owned()),
-            client_certificate: Some(crate::ClientCertificate {
-                certificate: shown.path().to_owned(),
-                key: shown.path().to_owned(),
-            }),
-            ..HttpSettings::default()
-        })
-    };
-    let right = get(&showing(&made), &host.origin).await;
-    assert!(!right.expect("let in").is_empty());
-    let wrong = get(&showing(&other), &host.origin).await;
-    assert!(wrong.is_err(), "another's certificate");
+    host_of(
+        &[version],
+        |config| *config = strict,
+        answers_with_a_pattern,
+    )
+    .await
 }

@@ -12,11 +12,11 @@ use tokio_rustls::server;
 use super::*;
 use crate::http::tls::{self, TlsStream};
 
-const ALERT: u8 = 21;
+pub(super) const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
-const DATA: u8 = 23;
+pub(super) const DATA: u8 = 23;
 
-const CLOSE_NOTIFY: [u8; 2] = [1, 0];
+pub(super) const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 const USER_CANCELED: [u8; 2] = [1, 90];
 const NO_RENEGOTIATION: [u8; 2] = [1, 100];
 
@@ -30,7 +30,7 @@ const TICKET: [u8; 19] = [4, 0, 0, 15, 0, 0, 0, 60, 0, 0, 0, 1, 1, 7, 0, 1, 9, 0
 const NO_TICKET: [u8; 4] = [4, 0, 0, 0];
 
 /// Seals what a server says, whatever that is.
-struct Sealer {
+pub(super) struct Sealer {
     key: LessSafeKey,
     initial: [u8; 12],
     number: u64,
@@ -38,7 +38,7 @@ struct Sealer {
 }
 
 impl Sealer {
-    fn new(session: rustls::ServerConnection) -> Self {
+    pub(super) fn new(session: rustls::ServerConnection) -> Self {
         let version = session.protocol_version().expect("agreed on");
         let secrets = session.dangerous_extract_secrets().expect("allowed");
         let (number, ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv }) = secrets.tx else {
@@ -53,7 +53,7 @@ impl Sealer {
         }
     }
 
-    fn seal(&mut self, kind: u8, plain: &[u8]) -> Vec<u8> {
+    pub(super) fn seal(&mut self, kind: u8, plain: &[u8]) -> Vec<u8> {
         let mut nonce = self.initial;
         for (byte, number) in nonce[4..].iter_mut().zip(self.number.to_be_bytes()) {
             *byte ^= number;
@@ -87,11 +87,11 @@ impl Sealer {
     }
 }
 
-/// Both ends of a connection once hands are shaken, with a cipher that both versions have.
-async fn shake_hands(
+/// A server with a cipher that both versions have, whose keys can be had.
+pub(super) fn server_config(
     version: &'static SupportedProtocolVersion,
-) -> (TlsStream, server::TlsStream<TcpStream>) {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("generated");
+    made: &rcgen::CertifiedKey<rcgen::KeyPair>,
+) -> ServerConfig {
     let mut provider = rustls::crypto::ring::default_provider();
     let suites = &mut provider.cipher_suites;
     suites.retain(|suite| {
@@ -109,6 +109,15 @@ async fn shake_hands(
         .expect("a certificate");
     config.enable_secret_extraction = true;
     config.send_tls13_tickets = 0;
+    config
+}
+
+/// Both ends of a connection once hands are shaken.
+async fn shake_hands(
+    version: &'static SupportedProtocolVersion,
+) -> (TlsStream, server::TlsStream<TcpStream>) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("generated");
+    let config = server_config(version, &made);
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), made.cert.pem()).expect("written");
     let connector = tls::connector(Some(file.path()), None).expect("a certificate");
@@ -327,6 +336,32 @@ async fn renewals_of_keys_are_bounded() {
     }
     tcp.write_all(&records).await.expect("room");
     Heard::all(near).await.is_broken("without data");
+}
+
+/// Answers to renewed keys wait for the next request. A client that only reads does not collect them without end.
+#[tokio::test]
+async fn answers_to_renewed_keys_are_bounded() {
+    let (near, far) = shake_hands(&TLS13).await;
+    let server = tokio::spawn(async move {
+        let (mut tcp, mut session) = far.into_inner();
+        loop {
+            let mut records = Vec::new();
+            for _ in 0..100 {
+                session.refresh_traffic_keys().expect("TLS 1.3");
+                io::Write::write_all(&mut session.writer(), b"x").expect("room");
+                while session.wants_write() {
+                    session.write_tls(&mut records).expect("memory");
+                }
+            }
+            if tcp.write_all(&records).await.is_err() {
+                return;
+            }
+        }
+    });
+    let heard = Heard::all(near).await;
+    heard.is_broken("renews keys and takes nothing");
+    assert!(heard.bytes.len() > 1000, "many were followed");
+    server.await.expect("no panic");
 }
 
 /// 64 tickets are read, those after them are not: one of them that is none changes nothing.

@@ -8,10 +8,19 @@ use super::*;
 
 /// What `openssl req -x509` makes: a certificate that signed itself and may sign others.
 fn of_an_authority(name: &str, last_year: i32) -> CertifiedKey<KeyPair> {
+    signed_by_itself(
+        name,
+        IsCa::Ca(BasicConstraints::Unconstrained),
+        2000..last_year,
+    )
+}
+
+/// A certificate that holds from the first day of a year to the first of another.
+fn signed_by_itself(name: &str, is_ca: IsCa, years: std::ops::Range<i32>) -> CertifiedKey<KeyPair> {
     let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.not_before = date_time_ymd(2000, 1, 1);
-    params.not_after = date_time_ymd(last_year, 1, 1);
+    params.is_ca = is_ca;
+    params.not_before = date_time_ymd(years.start, 1, 1);
+    params.not_after = date_time_ymd(years.end, 1, 1);
     let signing_key = KeyPair::generate().expect("a key");
     let cert = params.self_signed(&signing_key).expect("a certificate");
     CertifiedKey { cert, signing_key }
@@ -55,11 +64,20 @@ async fn a_certificate_of_an_authority_that_is_named_itself_is_trusted() {
 
 #[tokio::test]
 async fn names_and_dates_count_for_a_certificate_that_is_named_itself() {
-    let elsewhere = of_an_authority("elsewhere.example", 2100);
-    let parts = ["`localhost`", "elsewhere.example", "endpoint"];
-    untrusted(ask(&elsewhere, &[&elsewhere]).await, &parts);
-    let expired = of_an_authority("localhost", 2001);
-    untrusted(ask(&expired, &[&expired]).await, &["expired", "clock"]);
+    let kinds = [IsCa::NoCa, IsCa::Ca(BasicConstraints::Unconstrained)];
+    for is_ca in kinds {
+        let signed = |name, years| signed_by_itself(name, is_ca.clone(), years);
+        let elsewhere = signed("elsewhere.example", 2000..2100);
+        let parts = [
+            "is not for `localhost` but for elsewhere.example;",
+            "endpoint",
+        ];
+        untrusted(ask(&elsewhere, &[&elsewhere]).await, &parts);
+        let expired = signed("localhost", 2000..2001);
+        untrusted(ask(&expired, &[&expired]).await, &["expired", "clock"]);
+        let early = signed("localhost", 2099..2100);
+        untrusted(ask(&early, &[&early]).await, &["not valid yet", "clock"]);
+    }
 }
 
 #[tokio::test]

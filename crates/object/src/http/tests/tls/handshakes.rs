@@ -1,0 +1,235 @@
+//! Handshakes that fail, and what is said of them.
+
+use std::net::Ipv4Addr;
+
+use rustls::version::{TLS12, TLS13};
+
+use super::{misbehaving::strict_host_of, *};
+
+const INTERNAL_ERROR: u8 = 80;
+const HANDSHAKE_FAILURE: u8 = 40;
+const UNRECOGNIZED_NAME: u8 = 112;
+const BAD_CERTIFICATE: u8 = 42;
+
+/// What a client says of a server that answers its hello so.
+async fn refusal<F>(script: impl Fn(TcpStream) -> F + Send + Sync + 'static) -> HttpError
+where
+    F: Future<Output = ()> + Send,
+{
+    let script = Arc::new(script);
+    let (plain, _server) = serve(move |_, mut stream| {
+        let script = Arc::clone(&script);
+        async move {
+            let _ = stream.read(&mut [0; 4096]).await;
+            script(stream).await;
+        }
+    })
+    .await;
+    let origin = Origin::parse(&format!("https://localhost:{}", plain.port)).expect("valid");
+    let impatient = client_with(HttpSettings {
+        connect_timeout: Duration::from_millis(500),
+        ..HttpSettings::default()
+    });
+    let origin = Arc::new(origin);
+    let answer = get(&impatient, &origin);
+    let answer = clock::deadline(Duration::from_secs(20), answer).await;
+    answer
+        .expect("it is given up long before")
+        .expect_err("no handshake")
+}
+
+/// A server that is refused by the alert `what` as its whole answer.
+async fn refusal_by(what: u8) -> HttpError {
+    refusal(move |mut stream| async move {
+        let _ = stream.write_all(&[21, 3, 3, 0, 2, 2, what]).await;
+        let _ = stream.read(&mut [0; 16]).await;
+    })
+    .await
+}
+
+#[track_caller]
+fn says(error: &HttpError, kind: ErrorKind, parts: &[&str]) {
+    assert_eq!(error.kind, kind, "{error}");
+    for part in parts.iter().chain(&["https://localhost:"]) {
+        assert!(error.message.contains(part), "{part} in {error}");
+    }
+}
+
+/// A server that fails may work next time; one that wants something else will want it then, too.
+#[tokio::test]
+async fn an_alert_is_told_as_what_the_server_means() {
+    let failed = refusal_by(INTERNAL_ERROR).await;
+    says(&failed, ErrorKind::Unavailable, &["InternalError"]);
+    let nothing_in_common = refusal_by(HANDSHAKE_FAILURE).await;
+    let parts = ["in common", "HandshakeFailure", "client_cert"];
+    says(&nothing_in_common, ErrorKind::Untrusted, &parts);
+    let wrong_name = refusal_by(UNRECOGNIZED_NAME).await;
+    says(
+        &wrong_name,
+        ErrorKind::Untrusted,
+        &["name", "check the endpoint"],
+    );
+    let stranger = refusal_by(BAD_CERTIFICATE).await;
+    says(
+        &stranger,
+        ErrorKind::BadCredentials,
+        &["certificate of this client", "client_cert"],
+    );
+}
+
+/// Somebody who ends the connection proves nothing: it is tried again.
+#[tokio::test]
+async fn a_handshake_that_is_cut_is_told_as_one() {
+    let ended = refusal(|stream| async move { drop(stream) }).await;
+    says(&ended, ErrorKind::Unavailable, &["middle of the handshake"]);
+    let reset = refusal(|stream| async move {
+        stream.set_zero_linger().expect("a socket");
+        drop(stream);
+    })
+    .await;
+    says(
+        &reset,
+        ErrorKind::Unavailable,
+        &["middle of the handshake", "reset"],
+    );
+    let half = refusal(|mut stream| async move {
+        let _ = stream
+            .write_all(&[22, 3, 3, 0, 42, 2, 0, 0, 38, 3, 3, 7])
+            .await;
+    })
+    .await;
+    says(&half, ErrorKind::Unavailable, &["middle of the handshake"]);
+    let announced = refusal(|mut stream| async move {
+        let _ = stream.write_all(&[21, 3, 3, 0, 2, 1, 0]).await;
+        let _ = stream.read(&mut [0; 16]).await;
+    })
+    .await;
+    says(
+        &announced,
+        ErrorKind::Unavailable,
+        &["middle of the handshake"],
+    );
+}
+
+/// A server that is there and does not go on is given up, whatever it does meanwhile.
+#[tokio::test]
+async fn a_handshake_that_stalls_is_given_up() {
+    let silent = refusal(|mut stream| async move {
+        let _ = stream.read(&mut [0; 16]).await;
+    })
+    .await;
+    says(&silent, ErrorKind::Unavailable, &["no TLS within 500ms"]);
+    let trickling = refusal(|mut stream| async move {
+        let mut hello = vec![22, 3, 3, 0x40, 0, 2, 0, 0x3f, 0xfc];
+        hello.resize(5 + 0x4000, 0);
+        for byte in hello {
+            if stream.write_all(&[byte]).await.is_err() {
+                return;
+            }
+            clock::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    says(&trickling, ErrorKind::Unavailable, &["no TLS within 500ms"]);
+}
+
+/// Certificates without end are not collected.
+#[tokio::test]
+async fn a_handshake_without_end_is_refused() {
+    let endless = refusal(|mut stream| async move {
+        // A message of 16 MiB in records of 16 KiB.
+        let mut record = vec![22, 3, 3, 0x40, 0, 2, 0xff, 0xff, 0xff];
+        record.resize(5 + 0x4000, 0);
+        while stream.write_all(&record).await.is_ok() {
+            record[5..].fill(0);
+        }
+    })
+    .await;
+    assert!(
+        matches!(endless.kind, ErrorKind::Untrusted | ErrorKind::Unavailable),
+        "{endless}"
+    );
+}
+
+/// What a client that asks `127.0.0.1` says to a certificate for `name`.
+async fn ask_an_address(name: &str) -> Result<Vec<u8>, HttpError> {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("generated");
+    let (origin, _server) = serve_as(&made).await;
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), made.cert.pem()).expect("written");
+    let client = client_with(HttpSettings {
+        ca_file: Some(file.path().to_owned()),
+        ..HttpSettings::default()
+    });
+    let origin = origin.with_host(Ipv4Addr::LOCALHOST.to_string());
+    get(&client, &Arc::new(origin)).await
+}
+
+/// An address must be in the certificate as an address (RFC 2818, section 3.1).
+#[tokio::test]
+async fn an_address_is_verified_as_one() {
+    let right = ask_an_address("127.0.0.1").await;
+    assert_eq!(right.expect("trusted"), b"secret");
+    for other in ["127.0.0.2", "localhost"] {
+        let error = ask_an_address(other).await.expect_err("another's");
+        assert_eq!(error.kind, ErrorKind::Untrusted, "{error}");
+        let told = format!("is not for `127.0.0.1` but for {other};");
+        assert!(error.message.contains(&told), "{error}");
+    }
+}
+
+/// A name is sent, an address is not (RFC 6066, section 3).
+#[tokio::test]
+async fn an_address_is_not_sent_as_a_name() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    let origin = Origin::parse(&format!("https://127.0.0.1:{port}")).expect("valid");
+    let heard = async {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let mut hello = vec![0; 4096];
+        let count = stream.read(&mut hello).await.expect("a hello");
+        hello.truncate(count);
+        hello
+    };
+    let (client, origin) = (client(), Arc::new(origin));
+    let (hello, _) = tokio::join!(heard, get(&client, &origin));
+    assert!(hello.len() > 100, "a hello");
+    assert!(!hello.windows(9).any(|nine| nine == b"127.0.0.1"));
+}
+
+/// A client with a certificate of whom the server trusts is let in; another, or none, is told. With TLS 1.2 the server says in the middle of the handshake whom it does not let in, with TLS 1.3 behind it.
+#[tokio::test]
+async fn a_server_that_wants_a_certificate_gets_the_one_that_was_named() {
+    for version in [&TLS12, &TLS13] {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("generated");
+        let host = strict_host_of(version, &made).await.trusting(&made);
+        let error = host.get().await.expect_err("refused");
+        assert_eq!(
+            error.kind,
+            ErrorKind::BadCredentials,
+            "{version:?}: {error}"
+        );
+        assert!(
+            error.message.contains("client_cert"),
+            "{version:?}: {error}"
+        );
+        let other = rcgen::generate_simple_self_signed(["other".to_owned()]).expect("generated");
+        let shown = tempfile::NamedTempFile::new().expect("a file");
+        for (ours, is_right) in [(&made, true), (&other, false)] {
+            let both = ours.cert.pem() + &ours.signing_key.serialize_pem();
+            std::fs::write(shown.path(), both).expect("written");
+            let client = host.client_showing(shown.path());
+            match get(&client, &host.origin).await {
+                Ok(body) => assert!(is_right && !body.is_empty()),
+                Err(error) => {
+                    assert!(!is_right, "{version:?}: {error}");
+                    assert_eq!(
+                        error.kind,
+                        ErrorKind::BadCredentials,
+                        "{version:?}: {error}"
+                    );
+                }
+            }
+        }
+    }
+}
