@@ -47,7 +47,7 @@ const WORD: u64 = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
-    /// READ at scattered offsets of one file. The bytes are checked.
+    /// READ at scattered offsets of one file, or in order. The bytes are checked.
     Read,
     /// WRITE in order to one file for each connection, again and again, and a COMMIT for each 64 MiB and at the end.
     Write,
@@ -123,6 +123,8 @@ pub struct NfsLoad {
     pub size: u64,
     /// Bytes of a file that is read or written.
     pub file_size: u64,
+    /// Each connection reads a part of the file from its begin on, instead of here and there.
+    pub reads_in_order: bool,
     /// When it ends.
     pub amount: Amount,
     /// The server's process, whose processor time is told, with that of its children.
@@ -226,7 +228,7 @@ impl NfsLoad {
 
     fn worker(&self, served: &mut Served, number: u64) -> BenchResult<Worker> {
         let work: Box<dyn Work> = match self.operation {
-            Operation::Read => served.reads(self.file_size, self.size, number)?,
+            Operation::Read => served.reads(self, number as f64 / self.connections as f64)?,
             Operation::Write => served.writes(self.file_size, self.size, number)?,
             Operation::Getattr => served.looks_at_attributes()?,
             Operation::Lookup => served.looks_at_names()?,
@@ -388,6 +390,7 @@ mod tests {
             depth: 4,
             size: 4096,
             file_size: 8192,
+            reads_in_order: false,
             amount: Amount::Operations(10),
             server_process: None,
             json: false,

@@ -16,7 +16,7 @@ use nfs3_types::{
 use penstock_base::random;
 
 use super::{
-    Amount, Server,
+    Amount, NfsLoad, Server,
     connection::{Connection, MOUNT, NFS, PORT_MAPPER, Program, unexpected},
     resolve,
     work::{Attributes, Creates, Names, Reads, Work, Writes},
@@ -74,15 +74,12 @@ impl Served {
         Ok(served)
     }
 
-    /// READs of one file, which all connections share.
-    pub(super) fn reads(
-        &mut self,
-        file_size: u64,
-        size: u64,
-        number: u64,
-    ) -> BenchResult<Box<dyn Work>> {
-        let file = self.filled(&format!("read-{file_size}"), file_size)?;
-        Ok(Box::new(Reads::new(file, file_size, (size, number))))
+    /// READs of one file, which all connections share: this one begins after `share` of it.
+    pub(super) fn reads(&mut self, load: &NfsLoad, share: f64) -> BenchResult<Box<dyn Work>> {
+        let sizes = (load.file_size, load.size);
+        let file = self.filled(&format!("read-{}", load.file_size), load.file_size)?;
+        let order = (share, load.reads_in_order);
+        Ok(Box::new(Reads::new(file, sizes, order)))
     }
 
     /// WRITEs to a file of the connection's own.

@@ -17,7 +17,7 @@ use crate::{BenchError, BenchResult};
 
 /// Bytes that are written between two COMMITs of a connection.
 const COMMIT_EVERY: u64 = 64 << 20;
-/// What the places of READs are apart: a prime, so that all blocks of a file have their turn.
+/// What the places of scattered READs are apart, in blocks: a prime, so that all blocks of a file have their turn.
 const STRIDE: u64 = 1_000_003;
 const FILE_MODE: u32 = 0o644;
 
@@ -64,18 +64,25 @@ pub(super) struct Reads {
     file: nfs_fh3,
     size: u64,
     blocks: u64,
+    /// What is read next, and how far it is from that to the one behind it, in blocks.
     next: u64,
+    stride: u64,
 }
 
 impl Reads {
-    /// Those of connection `number`, which does not begin where the others do.
-    pub(super) fn new(file: nfs_fh3, file_size: u64, (size, number): (u64, u64)) -> Self {
+    /// Those of a connection that begins after `share` of the file, in order or scattered.
+    pub(super) fn new(
+        file: nfs_fh3,
+        (file_size, size): (u64, u64),
+        (share, is_in_order): (f64, bool),
+    ) -> Self {
         let blocks = file_size / size;
         Self {
             file,
             size,
             blocks,
-            next: number * 7919 % blocks,
+            next: (blocks as f64 * share) as u64 % blocks,
+            stride: if is_in_order { 1 } else { STRIDE },
         }
     }
 
@@ -111,7 +118,7 @@ impl Reads {
 impl Work for Reads {
     fn begin(&mut self, calls: &mut Calls, number: u32) -> BenchResult<Stage> {
         let offset = self.next * self.size;
-        self.next = (self.next + STRIDE) % self.blocks;
+        self.next = (self.next + self.stride) % self.blocks;
         let (file, size) = (&self.file, self.size as u32);
         calls.call(number, NFS_PROGRAM::NFSPROC3_READ as u32, |out| {
             Ok(file.pack(out)? + offset.pack(out)? + size.pack(out)?)
@@ -391,8 +398,12 @@ fn write(
     calls.call(number, NFS_PROGRAM::NFSPROC3_WRITE as u32, |out| {
         let mut packed = file.pack(out)? + offset.pack(out)? + length.pack(out)?;
         packed += stable_how::UNSTABLE.pack(out)? + length.pack(out)?;
-        let words = (offset..offset + size).step_by(WORD as usize);
-        out.extend(words.flat_map(u64::to_be_bytes));
+        let begin = out.len();
+        out.resize(begin + length as usize, 0);
+        let words = out[begin..].as_chunks_mut::<{ WORD as usize }>().0;
+        for (word, at) in words.iter_mut().zip((offset..).step_by(WORD as usize)) {
+            *word = at.to_be_bytes();
+        }
         Ok(packed + length as usize)
     })
 }

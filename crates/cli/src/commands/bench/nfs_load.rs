@@ -55,7 +55,7 @@ fn place_arguments() -> [Arg; 3] {
     ]
 }
 
-fn load_arguments() -> [Arg; 7] {
+fn load_arguments() -> [Arg; 8] {
     [
         option(
             "operation",
@@ -85,6 +85,10 @@ fn load_arguments() -> [Arg; 7] {
         )
         .value_parser(size)
         .default_value("256MiB"),
+        command_line::flag(
+            "in-order",
+            "Read a part of the file from its begin on with each connection, instead of here and there",
+        ),
         option("seconds", "SECONDS", "Begin operations for so long")
             .value_parser(value_parser!(u64).range(1..=86_400))
             .default_value("5"),
@@ -126,6 +130,7 @@ pub(super) fn run(matches: &ArgMatches, _: &Environment) -> Outcome {
             .copied()
             .unwrap_or(size_of_operation),
         file_size: *matches.get_one("file-size").expect("has a default"),
+        reads_in_order: matches.get_flag("in-order"),
         amount: match matches.get_one("operations") {
             Some(count) => Amount::Operations(*count),
             None => Amount::Time(Duration::from_secs(seconds)),
