@@ -60,7 +60,7 @@ pub use bucket::{BUCKET, Bucket, Kind};
 pub use disk::{Disk, Frozen};
 pub use fileset::Fileset;
 pub use mount::{Mount, MountOptions, is_mounted, unmount_dead};
-pub use nfs::NfsMount;
+pub use nfs::{MountTarget, NfsMount, free_address};
 pub use patience::Patience;
 pub use process::{Finished, Process, run_within};
 pub use road::{Road, Traffic};

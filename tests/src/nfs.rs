@@ -1,4 +1,4 @@
-//! Mount targets, mounted by the NFS client of the kernel.
+//! Mount targets, and mounts of them by the NFS client of the kernel.
 
 use std::{
     ffi::CString,
@@ -12,12 +12,61 @@ use crate::{Patience, Scratch, system};
 
 const PATIENCE: Patience = Patience::seconds(120);
 
-/// A mount target and a mount of it.
-pub struct NfsMount {
+/// A mount target in a process of its own.
+pub struct MountTarget {
     scratch: Scratch,
     command: Box<dyn Fn() -> Command>,
     address: SocketAddr,
     process: Child,
+}
+
+impl MountTarget {
+    /// Starts what `command` says with an address of its own.
+    pub fn new(command: impl Fn() -> Command + 'static) -> Self {
+        let scratch = Scratch::new();
+        let address = free_address();
+        let command = Box::new(command);
+        let process = serve(&command, address, scratch.path());
+        Self {
+            scratch,
+            command,
+            address,
+            process,
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The id of its process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Kills it.
+    pub fn kill(&mut self) {
+        self.process.kill().expect("it lives");
+        self.process.wait().expect("our own child");
+    }
+
+    /// Starts it again.
+    pub fn start(&mut self) {
+        self.process = serve(&self.command, self.address, self.scratch.path());
+    }
+}
+
+impl Drop for MountTarget {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A mount target and a mount of it.
+pub struct NfsMount {
+    target: MountTarget,
     place: PathBuf,
 }
 
@@ -37,21 +86,10 @@ impl NfsMount {
 
     /// Starts what `command` says with an address of its own, and mounts it.
     pub fn new(command: impl Fn() -> Command + 'static) -> Self {
-        let scratch = Scratch::new();
-        let probe = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = probe.local_addr().expect("bound");
-        drop(probe);
-        let command = Box::new(command);
-        let process = serve(&command, address, scratch.path());
-        let place = scratch.folder("mnt");
-        mount(address, &place);
-        Self {
-            scratch,
-            command,
-            address,
-            process,
-            place,
-        }
+        let target = MountTarget::new(command);
+        let place = target.scratch.folder("mnt");
+        mount(target.address, &place);
+        Self { target, place }
     }
 
     /// Where it is mounted.
@@ -61,18 +99,21 @@ impl NfsMount {
 
     /// Kills the target and starts it again; programs wait meanwhile.
     pub fn kill_and_start(&mut self) {
-        self.process.kill().expect("it lives");
-        self.process.wait().expect("our own child");
-        self.process = serve(&self.command, self.address, self.scratch.path());
+        self.target.kill();
+        self.target.start();
     }
 }
 
 impl Drop for NfsMount {
     fn drop(&mut self) {
         system::detach(&self.place);
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
+}
+
+/// An address that nobody listens at.
+pub fn free_address() -> SocketAddr {
+    let probe = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    probe.local_addr().expect("bound")
 }
 
 fn serve(command: &dyn Fn() -> Command, address: SocketAddr, state: &Path) -> Child {

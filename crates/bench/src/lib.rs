@@ -8,7 +8,8 @@
 //! The way to a sample: [`suite`] has the tables as data, [`plan`] makes rows of them, [`runner`]
 //! lets the clients of the [`client`] take turns, [`sample`] prepares, mounts ([`mount`]), measures
 //! ([`measure`]), waits until all is stored ([`settled`]) and checks ([`worker`]) one run. The [`watchdog`] outlives all of it and
-//! cleans up. Two generators of load are part of it, [`rw_bench`] and [`md_bench`]; what they share is the [`load`].
+//! cleans up. Three generators of load are part of it: [`rw_bench`] and [`md_bench`], which work on files and share the [`load`],
+//! and [`nfs_load`], which speaks to a mount target.
 //!
 //! [`suite`]: crate::suite
 //! [`plan`]: crate::plan
@@ -37,6 +38,7 @@ mod tool;
 
 pub mod compare;
 pub mod md_bench;
+pub mod nfs_load;
 pub mod record;
 pub mod report;
 pub mod rw_bench;

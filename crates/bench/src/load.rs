@@ -102,7 +102,7 @@ impl Load {
     }
 }
 
-fn cannot_print(error: &io::Error) -> BenchError {
+pub(crate) fn cannot_print(error: &io::Error) -> BenchError {
     let cause = format!("cannot print: {error}");
     BenchError::new(cause, "check where it is redirected to")
 }

@@ -7,7 +7,7 @@ use std::{
 use penstock_base::mount_table::{self, MountEntry};
 use rustix::param::clock_ticks_per_second;
 
-use crate::record::Machine;
+use crate::{record::Machine, system};
 
 /// Bytes of a process's environment that are looked at.
 const ENVIRONMENT_MAX: u64 = 64 << 10;
@@ -68,6 +68,27 @@ pub(crate) fn is_kernel_worker(pid: u32) -> bool {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     // Only the kernel's own have no program.
     name.starts_with("kworker/") && fs::read_link(format!("/proc/{pid}/exe")).is_err()
+}
+
+/// Processor time of a process and of all that descend from it, those that ended included; `None` when there is no such
+/// process.
+pub(crate) fn family_time(pid: u32) -> Option<Duration> {
+    let parents: Vec<(u32, u32)> = process_ids()
+        .into_iter()
+        .filter_map(|child| Some((child, stat(child)?.parent)))
+        .collect();
+    let own = |pid| Some(system::processor_time(pid)? + stat(pid)?.children);
+    let mut time = own(pid)?;
+    let mut family = vec![pid];
+    while let Some(member) = family.pop() {
+        let children = parents.iter().filter(|(_, parent)| *parent == member);
+        for (child, _) in children {
+            // One that has just ended is its parent's.
+            time += own(*child).unwrap_or_default();
+            family.push(*child);
+        }
+    }
+    Some(time)
 }
 
 /// Time that a single thread has spent on a processor, exact to the nanosecond.
@@ -212,6 +233,33 @@ mod tests {
         assert!(now > 100_000 && peak >= now / 2);
         assert!(!environment_has(pid, "PENSTOCK_BENCH=never"));
         assert!(machine_busy() > Duration::ZERO);
+    }
+
+    #[test]
+    fn children_are_of_the_family_while_they_run_and_when_they_ended() {
+        let script =
+            "(i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done; read word); echo; read word";
+        let mut parent = std::process::Command::new("sh")
+            .args(["-c", script])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let pid = parent.id();
+        let time = || family_time(pid).expect("it runs");
+        let busy = Duration::from_millis(20);
+        let limit = Duration::from_secs(60);
+        let seen = system::until(limit, system::LOOK, || (time() > busy).then_some(()));
+        assert!(seen.is_some(), "a child that runs");
+        let mut input = parent.stdin.take().expect("piped");
+        std::io::Write::write_all(&mut input, b"go\n").expect("it reads");
+        let mut ended = [0];
+        let output = parent.stdout.as_mut().expect("piped");
+        output.read_exact(&mut ended).expect("the child has ended");
+        assert!(time() > busy, "a child that ended");
+        drop(input);
+        parent.wait().expect("our own child");
+        assert_eq!(family_time(pid), None);
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub(crate) const RECORD_DEADLINE: Duration = Duration::from_secs(60);
 pub(crate) const REPLY_DEADLINE: Duration = Duration::from_secs(60);
 /// Replies that are sent with one system call.
 pub(crate) const BATCH_MAX: usize = 16;
+/// Bytes of content of which replies wait for no others.
+pub(crate) const BATCH_BYTES: u64 = 64 << 10;
 
 /// Answers that are kept to be repeated.
 pub(crate) const DUPLICATES_MAX: usize = 16_384;

@@ -123,7 +123,7 @@ const CONFINED: [(&str, &[&str]); 9] = [
     ("tokio-postgres", &["penstock-fileset"]),
     ("io-uring", &["penstock-block"]),
     ("nfs3_client", &[]),
-    ("nfs3_types", &[]),
+    ("nfs3_types", &["penstock-bench"]),
     ("clap", &["penstock-cli", DEVELOPMENT_SERVER]),
 ];
 

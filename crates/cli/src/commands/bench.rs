@@ -24,6 +24,7 @@ use crate::{
 
 mod list;
 mod md_bench;
+mod nfs_load;
 mod run;
 mod show;
 
@@ -31,7 +32,7 @@ type Make = fn() -> Command;
 type Run = fn(&ArgMatches, &Environment) -> Outcome;
 
 /// Every command of the benchmark.
-const COMMANDS: [(Make, Run); 9] = [
+const COMMANDS: [(Make, Run); 10] = [
     (run::command, run::run),
     (list::command, list::run),
     (show::show_command, show::show),
@@ -39,6 +40,7 @@ const COMMANDS: [(Make, Run); 9] = [
     (server_command, run_server),
     (rw_bench_command, run_rw_bench),
     (md_bench::command, md_bench::run),
+    (nfs_load::command, nfs_load::run),
     (watchdog_command, run_watchdog),
     (worker_command, run_worker),
 ];

@@ -1,13 +1,17 @@
 //! One client's connection.
+//!
+//! What was received at once is answered at once: replies to calls that were there together go with one system call, which
+//! costs more than most calls do. They go before the connection waits for anything, whatever that is.
 
 use std::{
-    io,
-    pin::Pin,
+    future::poll_fn,
+    io, mem,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, Waker},
 };
 
-use penstock_base::{BufferPool, clock};
+use penstock_base::{BufferPool, Mutex, clock};
 use tokio::net::{
     TcpStream,
     tcp::{OwnedReadHalf, OwnedWriteHalf},
@@ -20,7 +24,7 @@ use super::{
     records::{ReceiveError, Record, Records},
 };
 use crate::{
-    limits::{IDLE_DEADLINE, RECORD_DEADLINE},
+    limits::{BATCH_BYTES, BATCH_MAX, IDLE_DEADLINE, RECORD_DEADLINE},
     protocol::rpc::{Call, CallError, Reply},
 };
 use bytes::Bytes;
@@ -62,10 +66,17 @@ pub(crate) async fn serve(
         outbox: Arc::new(Outbox::new(writer)),
         load,
         answering,
+        answered: Mutex::default(),
     };
     let mut records = Records::new(reader, pool);
+    let mut receiving = pin!(connection.receive_all(&mut records));
+    let receiving = poll_fn(|context| {
+        let received = receiving.as_mut().poll(context);
+        connection.send();
+        received
+    });
     tokio::select! {
-        error = connection.receive_all(&mut records) => error,
+        error = receiving => error,
         () = connection.outbox.broken() => io::Error::from(io::ErrorKind::TimedOut).into(),
     }
 }
@@ -74,6 +85,14 @@ struct Connection {
     outbox: Arc<Outbox<OwnedWriteHalf>>,
     load: Load,
     answering: Arc<dyn Answering>,
+    answered: Mutex<Answered>,
+}
+
+/// Calls whose replies are in the line of the outbox and count as under way.
+#[derive(Default)]
+struct Answered {
+    calls: Vec<(Underway, Option<Underway>)>,
+    bytes: u64,
 }
 
 impl Connection {
@@ -116,7 +135,7 @@ impl Connection {
             }
             Err(CallError::Refused(refused)) => {
                 self.answering.refused();
-                self.send(Reply::refused(refused), underway);
+                self.answer(Reply::refused(refused), (underway, None));
                 return Ok(());
             }
         };
@@ -131,12 +150,12 @@ impl Connection {
 
     fn carry_out(&self, work: Work, underway: (Underway, Option<Underway>)) {
         let answer = match work {
-            Work::Done(reply) => return self.send(reply, underway),
+            Work::Done(reply) => return self.answer(reply, underway),
             Work::Changes(answer) => answer,
             Work::Looks(mut answer) => {
                 let mut context = Context::from_waker(Waker::noop());
                 match answer.as_mut().poll(&mut context) {
-                    Poll::Ready(Some(reply)) => return self.send(reply, underway),
+                    Poll::Ready(Some(reply)) => return self.answer(reply, underway),
                     Poll::Ready(None) => return,
                     Poll::Pending => answer,
                 }
@@ -145,21 +164,38 @@ impl Connection {
         let outbox = Arc::clone(&self.outbox);
         tokio::spawn(async move {
             if let Some(reply) = answer.await {
-                outbox.send(reply).await;
+                outbox.put(reply);
+                outbox.send().await;
             }
             drop(underway);
         });
     }
 
-    /// Sends a reply, at once if the socket takes it; else a task does, while the call counts as under way.
-    fn send(&self, reply: Reply, underway: impl Send + 'static) {
+    /// Leaves a reply to be sent with those of the other calls that are there, unless they are many.
+    fn answer(&self, reply: Reply, underway: (Underway, Option<Underway>)) {
+        let mut answered = self.answered.lock();
+        answered.bytes += reply.payload.len() as u64;
+        answered.calls.push(underway);
+        self.outbox.put(reply);
+        if answered.calls.len() >= BATCH_MAX || answered.bytes >= BATCH_BYTES {
+            drop(answered);
+            self.send();
+        }
+    }
+
+    /// Sends what was answered, at once if the socket takes it; else a task does, while the calls count as under way.
+    fn send(&self) {
+        let answered = mem::take(&mut *self.answered.lock());
+        if answered.calls.is_empty() {
+            return;
+        }
         let outbox = Arc::clone(&self.outbox);
-        let mut sending = Box::pin(async move { outbox.send(reply).await });
+        let mut sending = Box::pin(async move { outbox.send().await });
         let mut context = Context::from_waker(Waker::noop());
         if sending.as_mut().poll(&mut context).is_pending() {
             tokio::spawn(async move {
                 sending.await;
-                drop(underway);
+                drop(answered);
             });
         }
     }

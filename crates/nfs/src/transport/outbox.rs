@@ -38,9 +38,13 @@ impl<S: AsyncWrite + Unpin> Outbox<S> {
         }
     }
 
-    /// Returns when `reply` is with the kernel, or will never be.
-    pub(crate) async fn send(&self, reply: Reply) {
+    /// Leaves `reply` in the line, where it waits for the next [`Outbox::send`].
+    pub(crate) fn put(&self, reply: Reply) {
         self.line.lock().push_back(reply);
+    }
+
+    /// Returns when what is in the line is with the kernel, or will never be.
+    pub(crate) async fn send(&self) {
         // Whoever has the turn before may send it with his own.
         let mut socket = self.socket.lock().await;
         while !*self.is_broken.borrow() {
@@ -126,7 +130,8 @@ mod tests {
         let sends: Vec<_> = (0..20)
             .map(|byte| {
                 let outbox = Arc::clone(&outbox);
-                tokio::spawn(async move { outbox.send(reply(byte, 100)).await })
+                outbox.put(reply(byte, 100));
+                tokio::spawn(async move { outbox.send().await })
             })
             .collect();
         let mut received = vec![0; 20 * 104];
@@ -144,8 +149,10 @@ mod tests {
         let (ours, _theirs) = tokio::io::duplex(64);
         let outbox = Arc::new(Outbox::new(ours));
         let (first, second) = (Arc::clone(&outbox), Arc::clone(&outbox));
-        let first = tokio::spawn(async move { first.send(reply(1, 1000)).await });
-        let second = tokio::spawn(async move { second.send(reply(2, 1000)).await });
+        outbox.put(reply(1, 1000));
+        let first = tokio::spawn(async move { first.send().await });
+        outbox.put(reply(2, 1000));
+        let second = tokio::spawn(async move { second.send().await });
         let begun = clock::now();
         outbox.broken().await;
         assert_eq!(begun.elapsed(), REPLY_DEADLINE);

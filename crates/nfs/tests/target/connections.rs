@@ -6,7 +6,7 @@ use nfs3_types::{
     nfs3::{GETATTR3args, READ3args, stable_how},
     xdr_codec::Void,
 };
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::*;
 
@@ -37,6 +37,47 @@ async fn requests_of_one_connection_overtake_each_other() {
     let words = raw.receive().await.unwrap();
     assert_eq!(words[..4], [0, 0, 0, 1]);
     assert!(words.ends_with(b"content\0"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replies_to_calls_that_came_together_leave_together() {
+    let target = Target::new().await;
+    let mut raw = RawClient::new(&target).await;
+    let look = GETATTR3args {
+        object: target.handle().await,
+    };
+    let call = |xid| record(&call_bytes(xid, (NFS, 3, 1), credential(0, 0, &[]), &look));
+    raw.send(&call(100)).await;
+    let length = raw.receive().await.unwrap().len() + 4;
+    let calls: Vec<_> = (0..12).map(call).collect();
+    let (begun, rest) = calls[11].split_at(50);
+    raw.send(&[&calls[..11].concat(), begun].concat()).await;
+    let mut replies = vec![0; 64 << 10];
+    let together = raw.0.read(&mut replies).await.unwrap();
+    assert_eq!(
+        together,
+        11 * length,
+        "with one system call, before more is waited for"
+    );
+    raw.send(rest).await;
+    assert_eq!(raw.words().await[0], 11);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_says_no_more_has_all_its_answers() {
+    let target = Target::new().await;
+    let mut raw = RawClient::new(&target).await;
+    let look = GETATTR3args {
+        object: target.handle().await,
+    };
+    let call = |xid| record(&call_bytes(xid, (NFS, 3, 1), credential(0, 0, &[]), &look));
+    let calls: Vec<_> = (0..50).map(call).collect();
+    raw.send(&calls.concat()).await;
+    raw.0.shutdown().await.unwrap();
+    for xid in 0..50 {
+        assert_eq!(raw.words().await[0], xid);
+    }
+    assert!(raw.receive().await.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
