@@ -22,7 +22,8 @@ impl Refused {
         }
     }
 
-    /// A server that lacks a certificate calls it a bad one where its version knows no better word.
+    /// A server that lacks a certificate calls it a bad one where its version knows no better word. One that cannot
+    /// verify a signature says `decrypt_error`, and of this side's signatures there are those of its certificate alone.
     fn is_about_our_certificate(self) -> bool {
         use AlertDescription as Alert;
         matches!(
@@ -35,6 +36,7 @@ impl Refused {
                 | Alert::CertificateExpired
                 | Alert::CertificateUnknown
                 | Alert::UnknownCA
+                | Alert::DecryptError
                 | Alert::AccessDenied
         )
     }
