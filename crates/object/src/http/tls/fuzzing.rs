@@ -195,7 +195,7 @@ impl Server {
                 }
                 ConnectionState::BlockedHandshake => is_blocked = true,
                 ConnectionState::WriteTraffic(_) => is_done = true,
-                state => panic!("a client says {state:?}"),
+                state => unreachable!("a client says {state:?}"),
             }
             received.drain(..discard);
             if is_blocked && tcp.read_buf(&mut received).await? == 0 {

@@ -66,7 +66,7 @@ async fn a_certificate_of_an_authority_that_is_named_itself_is_trusted() {
 async fn names_and_dates_count_for_a_certificate_that_is_named_itself() {
     let kinds = [IsCa::NoCa, IsCa::Ca(BasicConstraints::Unconstrained)];
     for is_ca in kinds {
-        let signed = |name, years| signed_by_itself(name, is_ca.clone(), years);
+        let signed = |name, years| signed_by_itself(name, is_ca, years);
         let elsewhere = signed("elsewhere.example", 2000..2100);
         let parts = [
             "is not for `localhost` but for elsewhere.example;",
