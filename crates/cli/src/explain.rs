@@ -80,7 +80,8 @@ fn words(kind: ErrorKind) -> (&'static str, &'static str) {
         ),
         ErrorKind::BadCredentials => (
             "the store refuses the credentials",
-            "check the access key and its secret; `penstock check` shows where they come from",
+            "check the access key and its secret, or the client's certificate where that is what is refused; \
+             `penstock check` shows where keys come from",
         ),
         ErrorKind::NoCredentials => (
             "no credentials were found",

@@ -90,7 +90,8 @@ pub enum ErrorKind {
     PositionMismatch,
     /// The credentials are valid but do not allow this.
     PermissionDenied,
-    /// The store does not know the key id, or the signature is wrong. Fix the credentials.
+    /// The store does not know the key id, the signature is wrong, or the server does not accept this client's certificate.
+    /// Fix the credentials.
     BadCredentials,
     /// No credentials could be had from any of the configured places.
     NoCredentials,

@@ -16,7 +16,7 @@ use nfs3_types::{
 use penstock_base::random;
 
 use super::{
-    Amount, NfsLoad, Server,
+    Amount, NfsLoad, Server, WORD,
     connection::{Connection, MOUNT, NFS, PORT_MAPPER, Program, unexpected},
     resolve,
     work::{Attributes, Creates, Names, Reads, Work, Writes},
@@ -125,9 +125,10 @@ impl Served {
     fn filled(&mut self, name: &str, size: u64) -> BenchResult<nfs_fh3> {
         let file = self.file(&self.place.clone(), name)?;
         if self.size(&file)? != size {
-            // One that divides the file, so that the last WRITE ends where it does.
-            let each = (1..=FILL).rev().find(|each| size.is_multiple_of(*each));
-            let each = each.expect("one does");
+            // Whole words that divide the file, so that the last WRITE ends where it does.
+            let mut all = (1..=FILL / WORD).rev().map(|words| words * WORD);
+            let each = all.find(|each| size.is_multiple_of(*each));
+            let each = each.expect("a file is whole words");
             let room = usize::try_from(each).expect("a mebibyte at most");
             let connection = Connection::open(self.nfs, NFS, room)?;
             let fill = Box::new(Writes::new(file.clone(), size, each));

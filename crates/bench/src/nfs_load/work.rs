@@ -17,7 +17,8 @@ use crate::{BenchError, BenchResult};
 
 /// Bytes that are written between two COMMITs of a connection.
 const COMMIT_EVERY: u64 = 64 << 20;
-/// What the places of scattered READs are apart, in blocks: a prime, so that all blocks of a file have their turn.
+/// What the places of scattered READs are apart, in blocks: a prime, so that all blocks of a file have their
+/// turn unless their number is a multiple of it.
 const STRIDE: u64 = 1_000_003;
 const FILE_MODE: u32 = 0o644;
 

@@ -147,7 +147,10 @@ impl Files {
             }
             Err(error) => {
                 tracing::warn!(inode = file.inode.0, %error, "a file could not be saved");
-                self.failures.saves.increment();
+                // One that was removed on another machine needs no save.
+                if !matches!(error, FsError::Stale) {
+                    self.failures.saves.increment();
+                }
                 file.pending.lock().give_back(&taken);
                 Err(error)
             }

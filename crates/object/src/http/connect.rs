@@ -164,6 +164,9 @@ fn tls_failure(origin: &Origin, error: &io::Error) -> HttpError {
             let (kind, told) = tls::told(error);
             HttpError::new(kind, format!("no TLS with {origin}: {told}"))
         }
-        None => unreachable(origin, error),
+        None => HttpError {
+            kind: tls::lasting(error).unwrap_or(ErrorKind::Unavailable),
+            ..unreachable(origin, error)
+        },
     }
 }

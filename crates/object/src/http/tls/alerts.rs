@@ -14,16 +14,16 @@ impl Refused {
     /// What the caller can do about it.
     pub(super) fn kind(self) -> ErrorKind {
         match self.0 {
-            AlertDescription::InternalError | AlertDescription::UserCanceled => {
-                ErrorKind::Unavailable
-            }
+            AlertDescription::CloseNotify
+            | AlertDescription::InternalError
+            | AlertDescription::UserCanceled => ErrorKind::Unavailable,
             _ if self.is_about_our_certificate() => ErrorKind::BadCredentials,
             _ => ErrorKind::Untrusted,
         }
     }
 
     /// A server that lacks a certificate calls it a bad one where its version knows no better word. One that cannot
-    /// verify a signature says `decrypt_error`, and of this side's signatures there are those of its certificate alone.
+    /// verify a signature says `decrypt_error`, which a broken handshake may be, too, but rarely is.
     fn is_about_our_certificate(self) -> bool {
         use AlertDescription as Alert;
         matches!(

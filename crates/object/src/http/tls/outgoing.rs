@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// What fits into one record needs nothing of the budget, nor does who has none.
+    /// What fits into one record needs nothing of the budget, and a connection without a budget needs none.
     #[test]
     fn a_head_takes_no_reservation() {
         let budget = MemoryBudget::new(1 << 20);
