@@ -91,6 +91,8 @@ fn compression_is_set_and_changed_while_a_fileset_is_mounted() {
     let info: serde_json::Value = serde_json::from_str(&info).unwrap();
     let spared = info["spared"].as_u64().unwrap();
     assert_eq!(info["compression"], "lz4");
+    // What older versions cannot read.
+    assert_eq!(info["format"], 5);
     assert!((1_500_000..3_000_000).contains(&spared), "{info}");
     let ratio = info["ratio"].as_f64().unwrap();
     assert!((1.3..2.0).contains(&ratio), "{info}");

@@ -8,7 +8,7 @@ use penstock_fileset::{
     Durability, Usage,
     compression::{self, Compression},
     engine::{Engine, position},
-    snapshots, trash, usage,
+    format_of, snapshots, trash, usage,
 };
 use penstock_object::Store;
 use serde::Serialize;
@@ -99,7 +99,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             name: fileset.name.clone(),
             store: record.store.clone(),
             identity: record.identity.clone(),
-            format: record.version,
+            format: kept.format,
             durability: record.durability,
             encryption: record.encryption.as_ref().map(ToString::to_string),
             engine: record.engine.clone(),
@@ -136,8 +136,9 @@ async fn opened_usage(
     Ok((waiting, usage))
 }
 
-/// What snapshots and the trash keep, and how what is saved is compressed.
+/// What snapshots and the trash keep, how what is saved is compressed, and which versions of penstock can read that.
 struct Kept {
+    format: u32,
     trash: trash::State,
     snapshots: u64,
     held: u64,
@@ -154,6 +155,7 @@ fn ratio(usage: &Usage) -> f64 {
 
 async fn all_usage(engine: &dyn Engine) -> FsResult<(Usage, Kept)> {
     let kept = Kept {
+        format: format_of(engine).await?.version,
         trash: trash::state(engine).await?,
         snapshots: snapshots::list(engine).await?.len() as u64,
         held: snapshots::holding(engine).await?.total.bytes,
