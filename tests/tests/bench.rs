@@ -359,11 +359,17 @@ fn assert_all_verified(report: &Value) {
 #[test]
 fn clients_with_a_layout_of_their_own_are_set_up_anew_for_each_store() {
     let scratch = Scratch::new();
+    // Somebody on this machine may have one of that name.
+    let is_taken = Fileset::state("bench").exists();
     let clients = "penstock-fileset,penstock-fileset-store";
     let report = posix(&scratch, "store-16,remove-1", clients);
     assert_eq!(rows(&report).len(), 2);
     assert_all_verified(&report);
-    assert!(!Fileset::state("bench").exists(), "it was to lie elsewhere");
+    assert_eq!(
+        Fileset::state("bench").exists(),
+        is_taken,
+        "it was to lie elsewhere"
+    );
 }
 
 #[test]
