@@ -6,13 +6,14 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use penstock_base::{
     FsError,
     metrics::{Definition, Registry, table},
 };
 use penstock_fileset::{
     FilesetVolume, Format,
-    engine::{EmbeddedSettings, ShippedEngine, ShippedSettings},
+    engine::{EmbeddedSettings, EngineError, ShippedEngine, ShippedSettings, transact},
 };
 use penstock_object::{ErrorKind, Key, ListOptions, Store};
 use penstock_object_testing::{Fault, Faults, Faulty, MemoryStore};
@@ -97,6 +98,15 @@ async fn a_read_of_bytes_that_are_gone_is_counted() {
     assert!(shown.value(&table::FILESET_DAMAGED_READS) > 0);
 }
 
+/// Changes metadata, and waits for nobody who makes that durable.
+async fn change(place: &Place, key: &'static [u8]) {
+    let changed = transact(&*place.engine, move |transaction| {
+        transaction.put(key, Bytes::from_static(b"value"));
+        Ok::<_, EngineError>(())
+    });
+    changed.await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn how_far_the_log_in_the_bucket_is_behind_shows() {
     let directory = tempfile::tempdir().unwrap();
@@ -124,7 +134,7 @@ async fn how_far_the_log_in_the_bucket_is_behind_shows() {
     };
     assert_eq!(lag(), (0, Duration::ZERO));
     fails(&faults);
-    place.make(ROOT, "one", file(0o644)).await.unwrap();
+    change(&place, b"\x7fone").await;
     place
         .until(|| async { shown.value(&table::FILESET_FAILED_LOG_PARTS) > 1 })
         .await;
@@ -132,7 +142,7 @@ async fn how_far_the_log_in_the_bucket_is_behind_shows() {
     assert!(bytes > 0);
     // Nothing waits for it, so it was sent a second later, and once more a moment after that.
     assert!(age >= Duration::from_secs(1), "{age:?}");
-    place.make(ROOT, "two", file(0o644)).await.unwrap();
+    change(&place, b"\x7ftwo").await;
     assert!(lag().0 > bytes && lag().1 >= age);
     faults.clear();
     place.until(|| async { lag() == (0, Duration::ZERO) }).await;
