@@ -17,14 +17,45 @@ use crate::{
     secret_file,
 };
 
+/// Where a database is.
+#[derive(Debug, Clone)]
+pub(crate) enum Address {
+    Postgres(PostgresAddress),
+    #[cfg(feature = "tikv")]
+    Tikv(penstock_tikv::TikvAddress),
+}
+
 /// The address of a database, if that is one.
-pub(crate) fn address(text: &str) -> Outcome<PostgresAddress> {
-    PostgresAddress::parse(text).map_err(|why| {
+pub(crate) fn address(text: &str) -> Outcome<Address> {
+    if text.starts_with("tikv://") {
+        return tikv_address(text);
+    }
+    let address = PostgresAddress::parse(text).map_err(|why| {
         Failure::usage(
             format!("--engine names no database: {why}"),
-            "say postgres://USER@HOST[:PORT]/DATABASE",
+            "say postgres://USER@HOST[:PORT]/DATABASE or tikv://PD1,PD2/PREFIX",
         )
-    })
+    });
+    Ok(Address::Postgres(address?))
+}
+
+#[cfg(feature = "tikv")]
+fn tikv_address(text: &str) -> Outcome<Address> {
+    let address = penstock_tikv::TikvAddress::parse(text).map_err(|why| {
+        Failure::usage(
+            format!("--engine names no cluster: {why}"),
+            "say tikv://PD1[:PORT],PD2[:PORT]/PREFIX",
+        )
+    });
+    Ok(Address::Tikv(address?))
+}
+
+#[cfg(not(feature = "tikv"))]
+fn tikv_address(_text: &str) -> Outcome<Address> {
+    Err(Failure::usage(
+        "this penstock was built without TiKV",
+        "build it with `cargo build --release -p penstock-cli --features tikv`",
+    ))
 }
 
 /// Where passwords come from, as PostgreSQL's own programs have it.
@@ -106,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_file_of_its_own_comes_before_the_environment_and_that_before_pgpass() {
-        let address = address("postgres://me@host/files").unwrap();
+        let address = PostgresAddress::parse("postgres://me@host/files").unwrap();
         let (_own, own) = written("one\n", 0o600);
         let (_all, all) = written("*:*:*:me:three\n", 0o600);
         let all = all.display().to_string();
@@ -124,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_file_that_others_may_read_is_refused() {
-        let address = address("postgres://me@host/files").unwrap();
+        let address = PostgresAddress::parse("postgres://me@host/files").unwrap();
         let (_directory, path) = written("hunter2", 0o644);
         let refused = Passwords::default().find(&address, Some(&path));
         assert!(!format!("{:?}", refused.unwrap_err()).contains("hunter2"));
@@ -134,5 +165,11 @@ mod tests {
     fn a_password_in_an_address_is_not_repeated() {
         let refused = address("postgres://me:hunter2@host/files").unwrap_err();
         assert!(!format!("{refused:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_cluster_is_an_address_where_it_is_built_in() {
+        let address = address("tikv://localhost/files");
+        assert_eq!(address.is_ok(), cfg!(feature = "tikv"), "{address:?}");
     }
 }

@@ -21,15 +21,15 @@ use penstock_base::{DirectoryLock, DirectoryLockError};
 use penstock_fileset::{
     Durability, Encryption, FORMAT_VERSION, Label, Spool,
     engine::{
-        Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult,
-        PostgresEngine, PostgresSettings, ShippedEngine, ShippedSettings, has_tables,
+        Barrier, DatabaseEngine, DatabaseSettings, EmbeddedEngine, EmbeddedSettings, Engine,
+        EngineError, EngineResult, PostgresSettings, ShippedEngine, ShippedSettings, has_database,
     },
 };
 use penstock_object::Store;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    databases::{self, Passwords},
+    databases::{self, Address, Passwords},
     environment::Environment,
     failure::{Failure, Outcome},
     options::{Given, Group, OptionSpec, Origin, Value, table},
@@ -352,24 +352,37 @@ impl Fileset {
         })
     }
 
-    /// The same with the database that has its metadata.
+    /// The same with the database that has its metadata, which others may have open at the same time or not.
     pub(crate) fn on_database(
         &self,
         identity: &str,
-        memory: u64,
+        (memory, company): (u64, Company),
         database: Database<'_>,
-    ) -> Outcome<PostgresSettings> {
-        let address = databases::address(database.address)?;
-        Ok(PostgresSettings {
-            directory: self.metadata(),
-            password: self.passwords.find(&address, database.password_file)?,
-            address,
-            identity: number_of(identity)?,
-            memory,
-            connections: PostgresSettings::CONNECTIONS,
-            patience: PostgresSettings::PATIENCE,
-            lease: PostgresSettings::LEASE,
-            is_shared: true,
+    ) -> Outcome<Box<dyn DatabaseSettings>> {
+        let (directory, identity) = (self.metadata(), number_of(identity)?);
+        let is_shared = company == Company::Others;
+        Ok(match databases::address(database.address)? {
+            Address::Postgres(address) => Box::new(PostgresSettings {
+                directory,
+                password: self.passwords.find(&address, database.password_file)?,
+                address,
+                identity,
+                memory,
+                connections: PostgresSettings::CONNECTIONS,
+                patience: PostgresSettings::PATIENCE,
+                lease: PostgresSettings::LEASE,
+                is_shared,
+            }),
+            #[cfg(feature = "tikv")]
+            Address::Tikv(address) => Box::new(penstock_tikv::TikvSettings {
+                directory,
+                address,
+                identity,
+                memory,
+                patience: penstock_tikv::TikvSettings::PATIENCE,
+                lease: penstock_tikv::TikvSettings::LEASE,
+                is_shared,
+            }),
         })
     }
 
@@ -387,9 +400,8 @@ impl Fileset {
         (bucket, store): (&Arc<dyn Store>, Arc<dyn Store>),
     ) -> Outcome<OpenedFileset> {
         if let Some(database) = record.database() {
-            let mut settings = self.on_database(&record.identity, memory, database)?;
-            settings.is_shared = company == Company::Others;
-            let engine = self.opened(PostgresEngine::open(&settings).await)?;
+            let settings = self.on_database(&record.identity, (memory, company), database)?;
+            let engine = self.opened(DatabaseEngine::open(&*settings).await)?;
             return Ok(OpenedFileset {
                 engine: Arc::new(engine),
                 store,
@@ -470,11 +482,11 @@ impl Fileset {
         bucket: &Arc<dyn Store>,
     ) -> Outcome<Arc<dyn Engine>> {
         if let Some(database) = record.database() {
-            let mut settings = self.on_database(&record.identity, memory, database)?;
-            settings.is_shared = false;
-            let engine = match self.opened(has_tables(&settings).await)? {
-                true => PostgresEngine::open(&settings).await,
-                false => PostgresEngine::create(&settings).await,
+            let alone = (memory, Company::Nobody);
+            let settings = self.on_database(&record.identity, alone, database)?;
+            let engine = match self.opened(has_database(&*settings).await)? {
+                true => DatabaseEngine::open(&*settings).await,
+                false => DatabaseEngine::create(&*settings).await,
             };
             return Ok(Arc::new(self.opened(engine)?));
         }

@@ -10,107 +10,20 @@
 
 #[path = "../tests/database/mod.rs"]
 mod database;
+mod rates;
 
 use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use bytes::Bytes;
 use database::{Server, settings};
 use penstock_base::random;
-use penstock_fileset::engine::{Engine, EngineError, PostgresEngine, Transaction, query, transact};
-
-/// How long each row runs.
-const TIME: Duration = Duration::from_secs(4);
-const DIRECTORIES: u64 = 900;
-
-/// What an operation does with the number that is its own.
-#[derive(Clone, Copy)]
-enum Work {
-    /// Directories, synced or not.
-    Create(u64, bool),
-    /// A name that may not be known.
-    Lookup(u64),
-}
-
-fn entry(number: u64, directories: u64) -> Vec<u8> {
-    let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let directory = (spread >> 40) % directories;
-    [
-        b"D".as_slice(),
-        &directory.to_be_bytes(),
-        &spread.to_be_bytes(),
-    ]
-    .concat()
-}
-
-/// What `make` of a file system reads and changes.
-async fn create(engine: &PostgresEngine, number: u64, directories: u64) {
-    let change = move |transaction: &mut dyn Transaction| -> Result<(), EngineError> {
-        let entry = entry(number, directories);
-        let parent = [b"I".as_slice(), &entry[1..9]].concat();
-        transaction.get(&parent)?;
-        assert_eq!(transaction.get(&entry)?, None);
-        transaction.put(&entry, Bytes::from(vec![7; 17]));
-        let node = [b"N".as_slice(), &number.to_be_bytes()].concat();
-        transaction.put(&node, Bytes::from(vec![7; 112]));
-        transaction.advance(&[b"T".as_slice(), &entry[1..9]].concat(), 1)?;
-        transaction.add(b"Uf", 1)
-    };
-    transact(engine, change).await.unwrap();
-}
-
-async fn lookup(engine: &PostgresEngine, number: u64) {
-    let look = query(engine, |reads| -> Result<bool, EngineError> {
-        let entry = reads.get(&entry(number, DIRECTORIES))?;
-        let node = [b"N".as_slice(), &number.to_be_bytes()].concat();
-        Ok(entry.is_some() && reads.get(&node)?.is_some())
-    });
-    assert!(look.await.unwrap());
-}
-
-struct Row {
-    work: Work,
-    callers: u64,
-    numbers: Arc<AtomicU64>,
-    until: u64,
-}
-
-/// Runs callers for a while; returns how many operations they did in which time.
-async fn run(engine: &Arc<PostgresEngine>, row: Row) -> (u64, Duration) {
-    let (begun, done) = (Instant::now(), Arc::new(AtomicU64::new(0)));
-    let callers = (0..row.callers).map(|_| {
-        let (engine, numbers) = (Arc::clone(engine), Arc::clone(&row.numbers));
-        let done = Arc::clone(&done);
-        tokio::spawn(async move {
-            while begun.elapsed() < TIME {
-                let number = numbers.fetch_add(1, Ordering::SeqCst);
-                if number >= row.until {
-                    break;
-                }
-                match row.work {
-                    Work::Create(directories, is_synced) => {
-                        create(&engine, number, directories).await;
-                        if is_synced {
-                            engine.sync().await.unwrap();
-                        }
-                    }
-                    Work::Lookup(first) => lookup(&engine, first + number).await,
-                }
-                done.fetch_add(1, Ordering::SeqCst);
-            }
-        })
-    });
-    for caller in callers.collect::<Vec<_>>() {
-        caller.await.unwrap();
-    }
-    engine.sync().await.unwrap();
-    (done.load(Ordering::SeqCst), begun.elapsed())
-}
+use penstock_fileset::engine::{DatabaseEngine, Engine};
+use rates::{DIRECTORIES, Row, Work, run};
 
 /// Transactions and syncs of the log that the server counted so far.
 fn counted(server: &Server) -> (f64, f64) {
@@ -141,7 +54,7 @@ async fn main() {
     let mut settings = settings(&server, directory.path(), random::number());
     settings.memory = 256 << 20;
     settings.connections = 4;
-    let mut engine = Arc::new(PostgresEngine::create(&settings).await.unwrap());
+    let mut engine = Arc::new(DatabaseEngine::create(&settings).await.unwrap());
     let numbers = Arc::new(AtomicU64::new(1));
     for (what, callers, work) in [
         (
@@ -187,7 +100,7 @@ async fn main() {
         ("look that is not known, 16 callers", 16, 8_000),
     ] {
         engine.close().await.unwrap();
-        engine = Arc::new(PostgresEngine::open(&settings).await.unwrap());
+        engine = Arc::new(DatabaseEngine::open(&settings).await.unwrap());
         for round in ["", ", again"] {
             let before = counted(&server);
             let row = Row {

@@ -51,7 +51,7 @@ pub struct Head {
     pub dump: u64,
     /// When it was begun, in seconds of Unix time.
     pub taken: u64,
-    /// Where the metadata was: `embedded`, `shipped` or `postgresql`.
+    /// Where the metadata was: `embedded`, `shipped`, `postgresql` or `tikv`.
     pub engine: String,
 }
 

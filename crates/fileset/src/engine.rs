@@ -20,8 +20,9 @@
 //! | [`MemoryEngine`], [`MemorySession`] | tests: of one process, and of several that have the same keys |
 //! | [`EmbeddedEngine`] | one machine, no server: a log of our own before a B-tree |
 //! | [`ShippedEngine`] | the same, whose log is in a bucket too, so that it survives the loss of its machine |
-//! | [`PostgresEngine`] | any number of machines, and keys in a database that somebody else looks after |
+//! | [`DatabaseEngine`] | any number of machines, and keys in a database that somebody else looks after: [`database`] is the seam to it |
 
+pub mod database;
 mod draft;
 mod embedded;
 mod error;
@@ -42,14 +43,14 @@ use async_trait::async_trait;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use self::layers::{Changes, Whole};
+pub use database::{
+    DatabaseEngine, DatabaseSessions, DatabaseSettings, has_database, remove_database,
+};
 pub use embedded::{EmbeddedEngine, EmbeddedSettings};
 pub use error::{EngineError, EngineResult};
 pub use memory::{MemoryEngine, MemorySession};
 pub use peers::{Changed, Moment, Peers, SessionId, SessionRecord};
-pub use postgres::{
-    PostgresAddress, PostgresEngine, PostgresSessions, PostgresSettings, has_tables, password_in,
-    remove_tables,
-};
+pub use postgres::{PostgresAddress, PostgresSettings, password_in};
 #[cfg(feature = "testing")]
 pub use shipped::try_to_read;
 pub use shipped::{Position, Restoring, ShippedEngine, ShippedSettings, position, remove_shipped};

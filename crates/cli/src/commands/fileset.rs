@@ -131,14 +131,15 @@ fn store_argument() -> Arg {
 fn engine_arguments() -> [Arg; 2] {
     [
         Arg::new("engine").long("engine").value_name("URL").help(
-            "The PostgreSQL database that has the metadata: postgres://USER@HOST[:PORT]/DATABASE, with \
-             ?sslmode=disable, prefer, require, verify-ca or verify-full and &sslrootcert=FILE if wanted",
+            "The database that has the metadata. PostgreSQL: postgres://USER@HOST[:PORT]/DATABASE, with \
+             ?sslmode=disable, prefer, require, verify-ca or verify-full and &sslrootcert=FILE if wanted. TiKV, where it is \
+             built in: tikv://PD1[:PORT],PD2[:PORT]/PREFIX, with ?ca=FILE&cert=FILE&key=FILE or ?tls=off",
         ),
         Arg::new("engine-password-file")
             .long("engine-password-file")
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("The file with the password for it; else PGPASSWORD, PGPASSFILE or ~/.pgpass has it"),
+            .help("The file with the password for PostgreSQL; else PGPASSWORD, PGPASSFILE or ~/.pgpass has it"),
     ]
 }
 

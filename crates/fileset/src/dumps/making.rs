@@ -57,6 +57,7 @@ fn named(now: SystemTime) -> String {
 
 fn kind_of_engine(label: &Label) -> &'static str {
     match (&label.engine, label.durability) {
+        (Some(address), _) if address.starts_with("tikv://") => "tikv",
         (Some(_), _) => "postgresql",
         (None, Durability::Store) => "shipped",
         (None, Durability::Local) => "embedded",

@@ -1,85 +1,41 @@
-//! An engine whose keys are in a PostgreSQL database, for any number of machines at a time.
-//!
-//! ```text
-//!   operation ──► what waits, in memory ──► one trip for all that wait ──► database
-//!        │                                     `change`: if nobody else changed what they build on
-//!        └─ reads ─► what is known ─► `page`: a page from the key on that is not known yet, and what others changed
-//! ```
+//! The keys in a PostgreSQL database.
 //!
 //! | part | what it does |
 //! |---|---|
-//! | `state` | all keys as operations see them: what waits, above what is known |
-//! | `edits`, `grounds` | what operations change, and what they build on |
-//! | `known` | what is known of the database, within bounds |
-//! | `feed` | what others changed, in its order |
-//! | `worker` | makes operations durable, in groups, one after the other; sends again what may be lost |
-//! | `pulse` | says that this session is alive, and knows how long it certainly is |
-//! | `lives`, `peers` | which sessions there are, and what is told of them |
 //! | `session`, `readers` | connections, and the trips on them |
-//! | `snapshot` | a look at all keys, page by page, that keeps none of them |
 //! | `statements` | all SQL that there is, and which databases have what it is made of |
 //! | `address`, `password`, `tls` | which database, who one is, and who it is |
 //!
-//! Operations run here, one after the other, against what is known. What one reads and nobody knows yet ends it; it is
-//! fetched, with what is near it, and the operation runs again. All changes of all machines have one order, that of one
-//! row in the database which every change locks: behind the lock the database compares what a group of operations
-//! builds on with what others changed since it was known, and refuses the group if they meet. The price of a create so
-//! is a share of one trip, and of a look at what was seen before nothing, however many machines there are.
-//!
-//! A machine that has the keys alone need not wait for the database before an operation is done. It lets others in as
-//! soon as they ask. `docs/decisions/fileset.md` says what that was weighed against.
+//! Three kinds of connections go to it: those that read, one that changes, and one for the pulse, which nothing else keeps
+//! waiting. Each is made when it is needed and again when it broke.
 
 mod address;
-mod edits;
-mod feed;
-mod grounds;
-mod known;
-mod lives;
 mod password;
-mod peers;
-mod pulse;
 mod readers;
 mod session;
-mod snapshot;
-mod state;
 mod statements;
 mod tls;
-mod worker;
 
-use std::{
-    fmt::Debug,
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{ops::Range, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use penstock_base::{
-    DirectoryLock, DirectoryLockError, Mutex, Secret, clock, make_private_directory, random,
-    run_blocking,
-};
-use tokio::task::JoinHandle;
+use bytes::Bytes;
+use penstock_base::Secret;
+use tokio::sync::Mutex;
 
-pub use self::{address::PostgresAddress, password::password_in, peers::PostgresSessions};
+pub use self::{address::PostgresAddress, password::password_in};
 use self::{
-    feed::{Feed, Point},
-    known::Known,
-    lives::Lives,
-    pulse::{Life, Pulse, awake},
     readers::Readers,
-    session::{Connector, Own, Session, Writer, over},
-    state::{Mode, Ran, State},
-    worker::{BEATS, Shared, Worker},
+    session::{Connector, Reader, Session, Writer},
 };
-use super::{Engine, EngineError, EngineResult, Frozen, Operation, Peers, Query};
+use super::{
+    EngineResult, SessionRecord,
+    database::{
+        self, Batch, Database, DatabaseSettings, News, Outcome, Own, Page, Pages, Point, Since,
+        Tenancy,
+    },
+};
 
-/// The file that says which machine this is to the database.
-const MACHINE: &str = "machine";
-/// How often a session that begins asks for the keys that another one has alone.
-const ASK_INTERVAL: Duration = Duration::from_millis(20);
-/// Misses of one look, after which it goes over a snapshot instead.
-const MISSES_MAX: u32 = 24;
 /// The version of PostgreSQL from which on this is tried.
 const SERVER_VERSION: u32 = 150_000;
 
@@ -110,218 +66,178 @@ impl PostgresSettings {
     /// Connections that read, usually.
     pub const CONNECTIONS: usize = 4;
     /// How long an operation waits, usually.
-    pub const PATIENCE: Duration = Duration::from_secs(60);
+    pub const PATIENCE: Duration = database::PATIENCE;
     /// How long a session lives of which nothing is heard, usually.
-    pub const LEASE: Duration = Duration::from_secs(30);
+    pub const LEASE: Duration = database::LEASE;
+}
 
-    fn connector(&self) -> EngineResult<Connector> {
-        run_blocking(|| {
-            Connector::new(
-                &self.address,
-                self.password.as_ref(),
-                (self.identity, self.lease),
-            )
-        })
-    }
-
-    fn lock(&self) -> EngineResult<DirectoryLock> {
-        let directory = &self.directory;
-        let made = make_private_directory(directory);
-        made.map_err(|error| failure(directory, &error))?;
-        DirectoryLock::take(directory).map_err(|error| match error {
-            DirectoryLockError::InUse { pid } => EngineError::InUse { pid },
-            DirectoryLockError::Io(error) => failure(directory, &error),
-        })
-    }
-
-    /// The number of this machine, which it has for good.
-    fn machine(&self) -> EngineResult<i64> {
-        let path = self.directory.join(MACHINE);
-        match fs::read_to_string(&path) {
-            Ok(text) => match text.trim().parse() {
-                Ok(number) => Ok(number),
-                Err(_) => Err(EngineError::Corrupt(path.display().to_string())),
-            },
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                self.become_machine(random::number().cast_signed())
-            }
-            Err(error) => Err(failure(&path, &error)),
+impl DatabaseSettings for PostgresSettings {
+    fn tenancy(&self) -> Tenancy {
+        Tenancy {
+            directory: self.directory.clone(),
+            memory: self.memory,
+            patience: self.patience,
+            lease: self.lease,
+            is_shared: self.is_shared,
         }
     }
 
-    fn become_machine(&self, number: i64) -> EngineResult<i64> {
-        let path = self.directory.join(MACHINE);
-        let begun = path.with_extension("new");
-        let write = || {
-            fs::write(&begun, number.to_string())?;
-            fs::File::open(&begun)?.sync_all()?;
-            fs::rename(&begun, &path)?;
-            fs::File::open(&self.directory)?.sync_all()
-        };
-        write().map_err(|error: std::io::Error| failure(&path, &error))?;
-        Ok(number)
+    fn database(&self) -> EngineResult<Arc<dyn Database>> {
+        let (address, password) = (&self.address, self.password.as_ref());
+        let connector = Connector::new(address, password, (self.identity, self.lease))?;
+        Ok(Arc::new(Postgres {
+            readers: Readers::new(connector.clone(), self.connections),
+            writer: Mutex::default(),
+            pulse: Mutex::default(),
+            connector,
+        }))
     }
 }
 
-/// What others are told of this process.
-fn own_name() -> String {
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    format!("{} (process {})", host.trim(), std::process::id())
-}
-
-fn failure(path: &Path, error: &std::io::Error) -> EngineError {
-    EngineError::Io(format!("{}: {error}", path.display()))
-}
-
-/// The way to the database, for the one process of this machine that has it.
-struct Way {
+/// The tables of one file system.
+struct Postgres {
     connector: Connector,
-    session: Session,
-    lock: DirectoryLock,
+    readers: Readers,
+    /// Out of its place while it is used: who gives up waiting ends it, with what it has under way.
+    writer: Mutex<Option<Writer>>,
+    pulse: Mutex<Option<Session>>,
 }
 
-impl Way {
-    async fn to(settings: &PostgresSettings) -> EngineResult<Self> {
-        let lock = run_blocking(|| settings.lock())?;
-        let connector = settings.connector()?;
-        let session = connector.connect().await?;
+impl Postgres {
+    async fn writer(&self) -> EngineResult<Writer> {
+        let writer = self.writer.lock().await.take();
+        match writer.filter(|writer| writer.session.is_alive()) {
+            Some(writer) => Ok(writer),
+            None => Writer::connect(&self.connector).await,
+        }
+    }
+
+    /// What came of a trip, whose connection goes on if it is still one.
+    async fn written<T>(&self, writer: Writer, came: EngineResult<T>) -> EngineResult<T> {
+        *self.writer.lock().await = Some(writer);
+        came
+    }
+
+    async fn pulse(&self) -> EngineResult<Session> {
+        let pulse = self.pulse.lock().await.take();
+        match pulse.filter(Session::is_alive) {
+            Some(pulse) => Ok(pulse),
+            None => self.connector.connect().await,
+        }
+    }
+
+    async fn pulsed<T>(&self, pulse: Session, came: EngineResult<T>) -> EngineResult<T> {
+        if came.is_ok() {
+            *self.pulse.lock().await = Some(pulse);
+        }
+        came
+    }
+}
+
+impl std::fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.connector.place)
+    }
+}
+
+#[async_trait]
+impl Database for Postgres {
+    fn place(&self) -> &str {
+        &self.connector.place
+    }
+
+    async fn create(&self) -> EngineResult<()> {
+        let session = self.connector.connect().await?;
+        session.all(&self.connector.statements.create()).await
+    }
+
+    async fn is_there(&self) -> EngineResult<bool> {
+        self.connector.connect().await?.has_schema().await
+    }
+
+    async fn remove(&self) -> EngineResult<()> {
+        let session = self.connector.connect().await?;
+        session.all(&self.connector.statements.drop()).await
+    }
+
+    async fn begin(&self, machine: i64, name: &str) -> EngineResult<Own> {
+        let session = self.pulse().await?;
         warn_of(&session).await;
-        Ok(Self {
-            connector,
-            session,
-            lock,
-        })
+        let begun = session.begin(machine, name).await;
+        self.pulsed(session, begun).await
+    }
+
+    async fn ask(&self, own: Own) -> EngineResult<(Option<i64>, Point)> {
+        let writer = self.writer().await?;
+        let asked = writer.session.ask(own).await;
+        self.written(writer, asked).await
+    }
+
+    async fn share(&self, own: Own) -> EngineResult<()> {
+        let writer = self.writer().await?;
+        let shared = writer.session.share(own).await;
+        self.written(writer, shared).await
+    }
+
+    async fn beat(&self, own: Own, took_in: i64) -> EngineResult<bool> {
+        let session = self.pulse().await?;
+        let lives = session.beat(own, took_in).await;
+        self.pulsed(session, lives).await
+    }
+
+    async fn sessions(&self) -> EngineResult<Vec<(SessionRecord, i64)>> {
+        let session = self.pulse().await?;
+        let sessions = session.sessions().await;
+        self.pulsed(session, sessions).await
+    }
+
+    async fn end(&self, own: Own) -> EngineResult<()> {
+        let writer = self.writer().await?;
+        let ended = writer.session.end(own).await;
+        self.written(writer, ended).await
+    }
+
+    async fn end_other(&self, id: i64, beat: Option<i64>) -> EngineResult<bool> {
+        let session = self.pulse().await?;
+        let ended = session.end_other(id, beat).await;
+        self.pulsed(session, ended).await
+    }
+
+    async fn trim(&self, _own: Own) -> EngineResult<()> {
+        let writer = self.writer().await?;
+        let trimmed = writer.session.trim().await;
+        self.written(writer, trimmed).await
+    }
+
+    async fn page(&self, since: Since, range: &Range<Bytes>, count: i64) -> EngineResult<Page> {
+        self.readers.page(since, range, count).await
+    }
+
+    async fn news(&self, since: Since) -> EngineResult<News> {
+        self.readers.news(since).await
+    }
+
+    async fn change(&self, since: Since, batch: &Batch) -> EngineResult<(Outcome, News)> {
+        let writer = self.writer().await?;
+        let changed = writer.change(since, batch).await;
+        self.written(writer, changed).await
+    }
+
+    async fn freeze(&self) -> EngineResult<Box<dyn Pages>> {
+        let reader = Reader::connect(&self.connector).await?;
+        // Nobody waits for it.
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
+                     SET LOCAL idle_in_transaction_session_timeout = 0";
+        reader.session.all(begin).await?;
+        Ok(Box::new(reader))
     }
 }
 
-/// See the module.
-pub struct PostgresEngine {
-    shared: Arc<Shared>,
-    worker: Mutex<Option<JoinHandle<()>>>,
-    lock: Mutex<Option<DirectoryLock>>,
-}
-
-impl PostgresEngine {
-    /// Makes the tables of a new file system. Fails with `Fenced` where there are some already.
-    pub async fn create(settings: &PostgresSettings) -> EngineResult<Self> {
-        let way = Way::to(settings).await?;
-        way.session.all(&way.connector.statements.create()).await?;
-        Self::begin(settings, way).await
+#[async_trait]
+impl Pages for Reader {
+    async fn page(&mut self, since: Since, range: &Range<Bytes>, count: i64) -> EngineResult<Page> {
+        Reader::page(self, since, range, count).await
     }
-
-    /// Begins a session. Fails with `Fenced` if another machine has one and nobody else may, and with `InUse` while
-    /// another process of this machine has one.
-    pub async fn open(settings: &PostgresSettings) -> EngineResult<Self> {
-        Self::begin(settings, Way::to(settings).await?).await
-    }
-
-    async fn begin(settings: &PostgresSettings, way: Way) -> EngineResult<Self> {
-        let Way {
-            connector,
-            session,
-            lock,
-        } = way;
-        let machine = run_blocking(|| settings.machine())?;
-        let own = session.begin(machine, &own_name()).await?;
-        let granted = match ask(&session, own, settings).await {
-            Ok(granted) => Writer::connect(&connector)
-                .await
-                .map(|writer| (granted, writer)),
-            Err(error) => Err(error),
-        };
-        let ((mode, seen, life), writer) = match granted {
-            Ok(granted) => granted,
-            Err(error) => {
-                // One that cannot be told now is ended by others.
-                let _ = session.end(own).await;
-                return Err(error);
-            }
-        };
-        let state = State::new(mode, Known::new(settings.memory as usize), Feed::new(seen));
-        let readers = Readers::new(connector.clone(), settings.connections);
-        let life = (own, life, settings.patience);
-        let shared = Arc::new(Shared::new(connector, (state, readers), life));
-        let pulse = Pulse::new(Arc::clone(&shared), session);
-        let worker = Worker::new(Arc::clone(&shared), writer).run(pulse);
-        Ok(Self {
-            shared,
-            worker: Mutex::new(Some(tokio::spawn(worker))),
-            lock: Mutex::new(Some(lock)),
-        })
-    }
-
-    /// A look at all keys that keeps none of them: at one state that is durable.
-    async fn look_at_all(&self, query: Query<'_>) -> EngineResult<()> {
-        self.sync().await?;
-        let connector = self.shared.connector.clone();
-        let (since, patience) = (self.shared.since(), self.shared.patience);
-        let news = run_blocking(|| snapshot::look(connector, (since, patience), query))?;
-        if let Some(news) = news {
-            self.shared.learn(|state| state.go_on(news));
-        }
-        Ok(())
-    }
-}
-
-/// Asks to have the keys alone, and waits for one who has them to let others in. Returns how this session has them, the
-/// latest change, and how long it lives.
-async fn ask(
-    session: &Session,
-    own: Own,
-    settings: &PostgresSettings,
-) -> EngineResult<(Mode, Point, Life)> {
-    let began = clock::now();
-    let mut lives = Lives::of(own.id, settings.lease);
-    let (mut next_beat, mut sent) = (began, awake());
-    loop {
-        if clock::now() >= next_beat {
-            next_beat = clock::now() + settings.lease / BEATS;
-            sent = beat(session, own).await?;
-            let others = lives.look(session).await?;
-            // Of two that came at the same time the earlier one goes on.
-            if others.is_earlier_alive && !settings.is_shared {
-                return Err(EngineError::Fenced("another machine has it".to_owned()));
-            }
-        }
-        let (alone, seen) = session.ask(own).await?;
-        let life = || Life::new(settings.lease, sent);
-        match alone {
-            Some(alone) if alone == own.id => return Ok((Mode::Alone, seen, life())),
-            None if settings.is_shared => return Ok((Mode::Shared, seen, life())),
-            _ => {}
-        }
-        // One that is dead is over by then, and one that is alive has had its time to save what it changed.
-        if clock::now().duration_since(began) > settings.patience.max(settings.lease * 2) {
-            return Err(EngineError::Database(
-                "another machine has it alone, and does not let others in".to_owned(),
-            ));
-        }
-        clock::sleep(ASK_INTERVAL).await;
-    }
-}
-
-/// Says that a session is alive that took nothing in so far, and returns when that was sent.
-async fn beat(session: &Session, own: Own) -> EngineResult<Duration> {
-    let sent = awake();
-    match session.beat(own, 0).await? {
-        true => Ok(sent),
-        false => Err(over()),
-    }
-}
-
-/// Whether a database has tables of this file system.
-pub async fn has_tables(settings: &PostgresSettings) -> EngineResult<bool> {
-    let connector = settings.connector()?;
-    let session = connector.connect().await?;
-    session.has_schema().await
-}
-
-/// Removes the tables of a file system, which this machine must have and nobody has open.
-pub async fn remove_tables(settings: &PostgresSettings) -> EngineResult<()> {
-    let _lock = run_blocking(|| settings.lock())?;
-    let connector = settings.connector()?;
-    let session = connector.connect().await?;
-    session.all(&connector.statements.drop()).await
 }
 
 /// Says what of a server is not as it should be.
@@ -340,78 +256,5 @@ async fn warn_of(session: &Session) {
     let version = version.and_then(|version| version.parse::<u32>().ok());
     if version.is_none_or(|version| version < SERVER_VERSION) {
         tracing::warn!("the database is no PostgreSQL 15 or later: this was not tried");
-    }
-}
-
-impl Debug for PostgresEngine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PostgresEngine")
-            .field("session", &self.shared.own.id)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Drop for PostgresEngine {
-    fn drop(&mut self) {
-        if let Some(worker) = self.worker.lock().take() {
-            worker.abort();
-        }
-    }
-}
-
-#[async_trait]
-impl Engine for PostgresEngine {
-    async fn run_query(&self, query: Query<'_>) -> EngineResult<()> {
-        for misses in 0..MISSES_MAX {
-            let ran = self.shared.look(query)?;
-            match ran {
-                Ran::Missed(want) => drop(self.shared.fetch(want, misses).await?),
-                Ran::Uncertain => self.shared.certain().await?,
-                _ => return Ok(()),
-            }
-        }
-        self.look_at_all(query).await
-    }
-
-    async fn ready(&self) -> EngineResult<()> {
-        self.shared.room().await
-    }
-
-    async fn run(&self, mut operation: Operation) -> EngineResult<()> {
-        self.shared.run(&mut operation).await
-    }
-
-    async fn sync(&self) -> EngineResult<()> {
-        let applied = {
-            let state = self.shared.read();
-            state.check()?;
-            state.applied()
-        };
-        self.shared.committed(applied).await
-    }
-
-    async fn freeze(&self) -> EngineResult<Frozen> {
-        self.sync().await?;
-        let (since, patience) = (self.shared.since(), self.shared.patience);
-        let connector = self.shared.connector.clone();
-        Ok(Box::new(snapshot::Snapshot::begin(
-            connector, since, patience,
-        )))
-    }
-
-    async fn close(&self) -> EngineResult<()> {
-        let closed = self.shared.close().await;
-        let worker = self.worker.lock().take();
-        if let Some(worker) = worker {
-            worker.abort();
-            // What it has under way ends with its connection.
-            let _ = worker.await;
-        }
-        self.lock.lock().take();
-        closed
-    }
-
-    fn peers(&self) -> Option<&dyn Peers> {
-        Some(self)
     }
 }

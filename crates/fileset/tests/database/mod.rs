@@ -10,25 +10,19 @@
 pub mod gate;
 pub mod relay;
 pub mod server;
+pub mod turns;
 
-use std::{
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use penstock_base::Secret;
-use penstock_fileset::engine::{
-    Engine, EngineResult, Operation, Peers, PostgresAddress, PostgresEngine, PostgresSettings,
-    Query,
-};
+use penstock_fileset::engine::{DatabaseEngine, PostgresAddress, PostgresSettings};
 use tempfile::TempDir;
 
 pub use server::{PASSWORD, Server};
+pub use turns::Turns;
+
+/// What a file system on a server is opened with.
+pub type Settings = PostgresSettings;
 
 /// A directory of a machine's own.
 pub fn place() -> TempDir {
@@ -89,68 +83,50 @@ pub fn settings_at(port: u16, directory: &Path, identity: u64) -> PostgresSettin
 }
 
 /// A new file system of its own on the server that the tests share.
-pub async fn new_engine(directory: &Path) -> Option<Arc<PostgresEngine>> {
+pub async fn new_engine(directory: &Path) -> Option<Arc<DatabaseEngine>> {
     let settings = settings(
         Server::shared()?,
         directory,
         penstock_base::random::number(),
     );
-    Some(Arc::new(PostgresEngine::create(&settings).await.unwrap()))
+    Some(Arc::new(DatabaseEngine::create(&settings).await.unwrap()))
 }
 
 /// A new file system of its own on the server that the tests share, which two machines have.
-pub async fn new_engines(directories: &[TempDir; 2]) -> Option<[Arc<PostgresEngine>; 2]> {
+pub async fn new_engines(directories: &[TempDir; 2]) -> Option<[Arc<DatabaseEngine>; 2]> {
     let identity = penstock_base::random::number();
     let [first, second] = directories.each_ref();
     let first = settings(Server::shared()?, first.path(), identity);
     let second = settings(Server::shared()?, second.path(), identity);
-    let first = PostgresEngine::create(&first).await.unwrap();
-    let second = PostgresEngine::open(&second).await.unwrap();
+    let first = DatabaseEngine::create(&first).await.unwrap();
+    let second = DatabaseEngine::open(&second).await.unwrap();
     Some([Arc::new(first), Arc::new(second)])
 }
 
-/// Sessions on the same keys, of which each does what comes next in turn. Queries see what was done by any of them.
-#[derive(Debug)]
-pub struct Turns {
-    sessions: [Arc<PostgresEngine>; 2],
-    turn: AtomicUsize,
-}
-
-impl Turns {
-    pub fn new(sessions: [Arc<PostgresEngine>; 2]) -> Self {
-        let turn = AtomicUsize::new(0);
-        Self { sessions, turn }
-    }
-
-    fn next(&self) -> &PostgresEngine {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        &self.sessions[turn % self.sessions.len()]
-    }
-}
-
-#[async_trait]
-impl Engine for Turns {
-    async fn run_query(&self, query: Query<'_>) -> EngineResult<()> {
-        let session = self.next();
-        session.catch_up().await?;
-        session.run_query(query).await
-    }
-
-    async fn run(&self, operation: Operation) -> EngineResult<()> {
-        self.next().run(operation).await
-    }
-
-    async fn sync(&self) -> EngineResult<()> {
-        for session in &self.sessions {
-            session.sync().await?;
+/// Runs tests on machines that share keys in memory, and on a database where there is one.
+macro_rules! on_each_engine {
+    ($($name:ident),* $(,)?) => {
+        mod in_memory {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    super::$name($crate::ground::Ground::in_memory().await).await;
+                }
+            )*
         }
-        Ok(())
-    }
 
-    async fn close(&self) -> EngineResult<()> {
-        for session in &self.sessions {
-            session.close().await?;
+        mod on_postgres {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    if let Some(ground) = $crate::ground::Ground::on_a_database().await {
+                        super::$name(ground).await;
+                    }
+                }
+            )*
         }
-        Ok(())
-    }
+    };
 }
+
+#[allow(unused_imports, reason = "each test file uses some of it")]
+pub(crate) use on_each_engine;

@@ -3,7 +3,8 @@
 use penstock_fileset::{compression::Compression, usage};
 
 use crate::{
-    ground::{Ground, Machine, on_each_engine},
+    database::on_each_engine,
+    ground::{Ground, Machine},
     support::ROOT,
 };
 

@@ -11,7 +11,8 @@ use penstock_object_testing::Fault;
 use penstock_vfs::{Identity, Inode, OpenOptions, Opened, Volume, WritePlace};
 
 use crate::{
-    ground::{Ground, Machine, Told, on_each_engine},
+    database::on_each_engine,
+    ground::{Ground, Machine, Told},
     support::ROOT,
 };
 

@@ -9,7 +9,8 @@ use penstock_vfs::{HandleId, Identity, Inode, OpenOptions, Position, RemoveKind,
 
 use crate::{
     contents::{content, found, open},
-    ground::{Ground, Machine, Told, on_each_engine},
+    database::on_each_engine,
+    ground::{Ground, Machine, Told},
     support::{ROOT, file},
 };
 

@@ -11,7 +11,8 @@ use penstock_vfs::{Identity, OpenOptions, RemoveKind, Volume, WritePlace};
 
 use crate::{
     contents::{content, found},
-    ground::{Ground, Told, on_each_engine},
+    database::on_each_engine,
+    ground::{Ground, Told},
     support::ROOT,
 };
 

@@ -14,8 +14,8 @@ use penstock_base::{FileName, clock, random};
 use penstock_fileset::{
     FilesetVolume, Format,
     engine::{
-        Changed, Engine, EngineError, EngineResult, MemorySession, Moment, Operation, Peers,
-        PostgresEngine, PostgresSettings, Query, Reads, SessionId, SessionRecord, Visitor,
+        Changed, DatabaseEngine, Engine, EngineError, EngineResult, MemorySession, Moment,
+        Operation, Peers, Query, Reads, SessionId, SessionRecord, Visitor,
     },
 };
 use penstock_object::Store;
@@ -25,7 +25,7 @@ use tempfile::TempDir;
 use tokio::sync::{Mutex, watch};
 
 use crate::{
-    database::{Server, settings},
+    database::{Server, Settings, settings},
     support::Place,
 };
 
@@ -324,7 +324,7 @@ impl Machine {
 
 enum Keys {
     Memory(Arc<MemorySession>),
-    Postgres(Box<PostgresSettings>, Mutex<Vec<TempDir>>),
+    Database(Box<Settings>, Mutex<Vec<TempDir>>),
 }
 
 /// What machines share.
@@ -352,12 +352,12 @@ impl Ground {
     }
 
     /// `None` where there is no server.
-    pub async fn on_postgres() -> Option<Self> {
+    pub async fn on_a_database() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let mut settings = settings(Server::shared()?, directory.path(), random::number());
         settings.lease = Duration::from_secs(5);
-        let first = Arc::new(PostgresEngine::create(&settings).await.unwrap());
-        let keys = Keys::Postgres(Box::new(settings), Mutex::new(vec![directory]));
+        let first = Arc::new(DatabaseEngine::create(&settings).await.unwrap());
+        let keys = Keys::Database(Box::new(settings), Mutex::new(vec![directory]));
         Some(Self::new(keys, first).await)
     }
 
@@ -368,12 +368,12 @@ impl Ground {
         }
         match &self.keys {
             Keys::Memory(session) => Arc::new(session.another()),
-            Keys::Postgres(settings, directories) => {
+            Keys::Database(settings, directories) => {
                 let directory = tempfile::tempdir().unwrap();
                 let mut settings = (**settings).clone();
                 settings.directory = directory.path().to_owned();
                 directories.lock().await.push(directory);
-                Arc::new(PostgresEngine::open(&settings).await.unwrap())
+                Arc::new(DatabaseEngine::open(&settings).await.unwrap())
             }
         }
     }
@@ -395,30 +395,3 @@ impl Ground {
         ]
     }
 }
-
-/// Runs tests on machines that share keys in memory, and on a database where there is one.
-macro_rules! on_each_engine {
-    ($($name:ident),* $(,)?) => {
-        mod in_memory {
-            $(
-                #[tokio::test]
-                async fn $name() {
-                    super::$name($crate::ground::Ground::in_memory().await).await;
-                }
-            )*
-        }
-
-        mod on_postgres {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    if let Some(ground) = $crate::ground::Ground::on_postgres().await {
-                        super::$name(ground).await;
-                    }
-                }
-            )*
-        }
-    };
-}
-
-pub(crate) use on_each_engine;

@@ -14,7 +14,8 @@ use penstock_vfs::{
 
 use crate::{
     contents::{content, found},
-    ground::{Ground, Machine, on_each_engine},
+    database::on_each_engine,
+    ground::{Ground, Machine},
     support::{ROOT, file},
 };
 

@@ -17,7 +17,8 @@ use penstock_vfs::{
 
 use crate::{
     contents::{content, found},
-    ground::{Ground, Machine, Told, on_each_engine},
+    database::on_each_engine,
+    ground::{Ground, Machine, Told},
     support::{ROOT, file},
 };
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use penstock_fileset::{schedule::Job, snapshots};
 
-use crate::ground::{Ground, Machine, on_each_engine};
+use crate::database::on_each_engine;
+use crate::ground::{Ground, Machine};
 
 on_each_engine!(several_machines_take_a_scheduled_snapshot_once);
 

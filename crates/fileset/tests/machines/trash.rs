@@ -13,7 +13,8 @@ use penstock_vfs::{Inode, OpenOptions, RemoveKind, RenameMode};
 
 use crate::{
     contents::found,
-    ground::{Ground, Machine, on_each_engine},
+    database::on_each_engine,
+    ground::{Ground, Machine},
     support::ROOT,
 };
 

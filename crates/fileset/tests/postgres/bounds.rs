@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use penstock_base::random;
-use penstock_fileset::engine::{Engine, PostgresEngine, Transaction, transact};
+use penstock_fileset::engine::{DatabaseEngine, Engine, Transaction, transact};
 use tokio::time::timeout;
 
 use crate::database::{Server, place, settings_of};
@@ -23,7 +23,7 @@ async fn an_operation_that_looks_at_more_than_fits_in_memory_ends() {
     let mut settings = settings_of(server, &here, random::number());
     settings.memory = 32 << 10;
     settings.patience = Duration::from_secs(3);
-    let engine = PostgresEngine::create(&settings).await.unwrap();
+    let engine = DatabaseEngine::create(&settings).await.unwrap();
     let fill = |transaction: &mut dyn Transaction| -> Outcome<()> {
         for number in 0..20_000_u32 {
             transaction.put(&number.to_be_bytes(), Bytes::from(vec![1; 100]));
@@ -58,13 +58,13 @@ async fn an_operation_that_others_meet_again_and_again_ends() {
     let (here, there) = (place(), place());
     let identity = random::number();
     let b = Arc::new(
-        PostgresEngine::create(&settings_of(server, &there, identity))
+        DatabaseEngine::create(&settings_of(server, &there, identity))
             .await
             .unwrap(),
     );
     let mut own = settings_of(server, &here, identity);
     own.patience = Duration::from_secs(5);
-    let a = PostgresEngine::open(&own).await.unwrap();
+    let a = DatabaseEngine::open(&own).await.unwrap();
     let fill = |transaction: &mut dyn Transaction| -> Outcome<()> {
         for number in 0..1000_u32 {
             transaction.put(&number.to_be_bytes(), Bytes::from(vec![1; 100]));

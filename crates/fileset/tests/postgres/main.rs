@@ -23,8 +23,8 @@ use std::{
 use bytes::Bytes;
 use penstock_base::{Secret, random};
 use penstock_fileset::engine::{
-    Engine, EngineError, PostgresAddress, PostgresEngine, PostgresSessions, PostgresSettings,
-    Transaction, query, remove_tables, transact,
+    DatabaseEngine, DatabaseSessions, Engine, EngineError, PostgresAddress, PostgresSettings,
+    Transaction, query, remove_database, transact,
 };
 use proptest::prelude::*;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -35,7 +35,7 @@ use database::{
 use keys::{Model, Outcome, block_on, count, model, put, put_value, random_steps, step};
 
 /// Operations of several callers, each synced, until `ends`. Returns how many there were.
-async fn load(engine: &Arc<PostgresEngine>, ends: &Arc<AtomicBool>) -> u64 {
+async fn load(engine: &Arc<DatabaseEngine>, ends: &Arc<AtomicBool>) -> u64 {
     let done = Arc::new(AtomicU64::new(0));
     let tasks = (0..8).map(|task| {
         let (engine, ends, done) = (Arc::clone(engine), Arc::clone(ends), Arc::clone(&done));
@@ -57,17 +57,17 @@ async fn load(engine: &Arc<PostgresEngine>, ends: &Arc<AtomicBool>) -> u64 {
 }
 
 /// Shuts all others out and begins a session.
-async fn taken_over(settings: &PostgresSettings) -> Result<PostgresEngine, EngineError> {
-    let sessions = PostgresSessions::of(settings).await?;
+async fn taken_over(settings: &PostgresSettings) -> Result<DatabaseEngine, EngineError> {
+    let sessions = DatabaseSessions::of(settings)?;
     for session in sessions.list().await? {
         sessions.evict(session.id).await?;
     }
-    PostgresEngine::open(settings).await
+    DatabaseEngine::open(settings).await
 }
 
 /// Fails unless the database has `expected` operations, each of them once.
 async fn check_whole(settings: &PostgresSettings, expected: u64) {
-    let engine = PostgresEngine::open(settings).await.unwrap();
+    let engine = DatabaseEngine::open(settings).await.unwrap();
     assert_eq!(count(&engine).await, expected);
     assert_eq!(model(&engine).await.len() as u64, expected + 1);
     engine.close().await.unwrap();
@@ -81,7 +81,7 @@ async fn a_server_that_is_killed_under_load_loses_nothing_and_halves_nothing() {
     let server = Arc::new(server);
     let directory = place();
     let settings = settings_on(&server, directory.path(), 1);
-    let engine = Arc::new(PostgresEngine::create(&settings).await.unwrap());
+    let engine = Arc::new(DatabaseEngine::create(&settings).await.unwrap());
     let ends = Arc::new(AtomicBool::new(false));
     let killer = {
         let (server, ends) = (Arc::clone(&server), Arc::clone(&ends));
@@ -111,14 +111,14 @@ async fn a_connection_that_is_cut_anywhere_applies_nothing_twice() {
     let relay = Relay::new(server.port).await;
     let calm = settings_on(server, directory.path(), random::number());
     let settings = settings_at(relay.port, directory.path(), calm.identity);
-    PostgresEngine::create(&calm)
+    DatabaseEngine::create(&calm)
         .await
         .unwrap()
         .close()
         .await
         .unwrap();
     let engine = loop {
-        match PostgresEngine::open(&settings).await {
+        match DatabaseEngine::open(&settings).await {
             Err(EngineError::Database(_)) => {}
             opened => break Arc::new(opened.unwrap()),
         }
@@ -150,10 +150,10 @@ async fn who_takes_a_file_system_over_shuts_the_other_machine_out() {
     for settings in [&mut first, &mut second] {
         (settings.is_shared, settings.lease) = (false, Duration::from_secs(3));
     }
-    let old = PostgresEngine::create(&first).await.unwrap();
+    let old = DatabaseEngine::create(&first).await.unwrap();
     put(&old, "k", "v").await;
     old.sync().await.unwrap();
-    let refused = PostgresEngine::open(&second).await;
+    let refused = DatabaseEngine::open(&second).await;
     assert!(
         matches!(refused, Err(EngineError::Fenced(_))),
         "{refused:?}"
@@ -167,13 +167,13 @@ async fn who_takes_a_file_system_over_shuts_the_other_machine_out() {
     // All that was acknowledged is there.
     let _ = old.close().await;
     assert_eq!(model(&new).await.len(), 1);
-    let refused = PostgresEngine::open(&first).await;
+    let refused = DatabaseEngine::open(&first).await;
     assert!(
         matches!(refused, Err(EngineError::Fenced(_))),
         "{refused:?}"
     );
     new.close().await.unwrap();
-    let again = PostgresEngine::open(&first).await.unwrap();
+    let again = DatabaseEngine::open(&first).await.unwrap();
     assert_eq!(model(&again).await.len(), 1);
 }
 
@@ -185,7 +185,7 @@ async fn a_machine_that_only_reads_hears_that_it_was_shut_out() {
     let (here, there) = (place(), place());
     let first = settings_on(server, here.path(), random::number());
     let second = settings_on(server, there.path(), first.identity);
-    let old = PostgresEngine::create(&first).await.unwrap();
+    let old = DatabaseEngine::create(&first).await.unwrap();
     let _new = taken_over(&second).await.unwrap();
     let look = query(&old, |reads| -> Outcome<Option<Bytes>> { reads.get(b"k") });
     let look = look.await;
@@ -199,7 +199,7 @@ async fn a_database_that_was_put_back_is_not_gone_on_with() {
     };
     let directory = place();
     let settings = settings_on(server, directory.path(), random::number());
-    let engine = PostgresEngine::create(&settings).await.unwrap();
+    let engine = DatabaseEngine::create(&settings).await.unwrap();
     put(&engine, "k", "v").await;
     engine.sync().await.unwrap();
     let schema = format!("penstock_{:016x}", settings.identity);
@@ -218,19 +218,19 @@ async fn a_file_system_is_opened_once_at_a_time_and_closed_for_good() {
     };
     let directory = place();
     let settings = settings_on(server, directory.path(), random::number());
-    let engine = PostgresEngine::create(&settings).await.unwrap();
-    let second = PostgresEngine::open(&settings).await;
+    let engine = DatabaseEngine::create(&settings).await.unwrap();
+    let second = DatabaseEngine::open(&settings).await;
     let own = std::process::id();
     assert!(matches!(second, Err(EngineError::InUse { pid }) if pid == own));
     put(&engine, "k", "v").await;
     engine.close().await.unwrap();
     assert!(put_value(&engine, "late", vec![1]).await.is_err());
     assert!(engine.sync().await.is_err());
-    let again = PostgresEngine::open(&settings).await.unwrap();
+    let again = DatabaseEngine::open(&settings).await.unwrap();
     assert_eq!(model(&again).await.len(), 1);
     again.close().await.unwrap();
-    remove_tables(&settings).await.unwrap();
-    assert!(PostgresEngine::open(&settings).await.is_err());
+    remove_database(&settings).await.unwrap();
+    assert!(DatabaseEngine::open(&settings).await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -241,7 +241,7 @@ async fn a_server_that_is_away_is_told_in_time_and_gone_on_with() {
     let directory = place();
     let mut settings = settings_on(&server, directory.path(), 1);
     settings.patience = Duration::from_millis(500);
-    let engine = PostgresEngine::create(&settings).await.unwrap();
+    let engine = DatabaseEngine::create(&settings).await.unwrap();
     put(&engine, "k", "v").await;
     engine.sync().await.unwrap();
     server.kill();
@@ -256,7 +256,7 @@ async fn a_server_that_is_away_is_told_in_time_and_gone_on_with() {
     while engine.sync().await.is_err() {}
     engine.close().await.unwrap();
     settings.patience = PostgresSettings::PATIENCE;
-    let again = PostgresEngine::open(&settings).await.unwrap();
+    let again = DatabaseEngine::open(&settings).await.unwrap();
     assert_eq!(model(&again).await[&b"k"[..]], b"w");
 }
 
@@ -268,7 +268,7 @@ async fn a_wrong_password_is_told_and_never_shown() {
     let directory = place();
     let mut settings = settings_on(server, directory.path(), random::number());
     settings.password = Some(Secret::new("not-this-one"));
-    let error = PostgresEngine::create(&settings).await.unwrap_err();
+    let error = DatabaseEngine::create(&settings).await.unwrap_err();
     let text = format!("{error} {settings:?}");
     assert!(text.contains("28P01"), "{text}");
     assert!(!text.contains("not-this-one"), "{text}");
@@ -282,7 +282,7 @@ async fn more_keys_than_fit_in_memory_are_looked_at_in_one_state() {
     let directory = place();
     let mut settings = settings_on(server, directory.path(), random::number());
     settings.memory = 32 << 10;
-    let engine = PostgresEngine::create(&settings).await.unwrap();
+    let engine = DatabaseEngine::create(&settings).await.unwrap();
     for first in (0..20_000_u32).step_by(1000) {
         let fill = move |transaction: &mut dyn Transaction| -> Outcome<()> {
             for number in first..first + 1000 {
@@ -314,7 +314,7 @@ async fn a_full_disk_of_the_server_is_told_and_gone_on_with() {
     let directory = place();
     let mut settings = settings_on(server, directory.path(), random::number());
     settings.patience = Duration::from_millis(500);
-    let engine = PostgresEngine::create(&settings).await.unwrap();
+    let engine = DatabaseEngine::create(&settings).await.unwrap();
     fail_changes(server, &settings, ("kv", "53100", 1.0));
     put(&engine, "k", "v").await;
     let told = engine.sync().await;
@@ -323,7 +323,7 @@ async fn a_full_disk_of_the_server_is_told_and_gone_on_with() {
     while engine.sync().await.is_err() {}
     engine.close().await.unwrap();
     settings.patience = PostgresSettings::PATIENCE;
-    let again = PostgresEngine::open(&settings).await.unwrap();
+    let again = DatabaseEngine::open(&settings).await.unwrap();
     assert_eq!(model(&again).await.len(), 1);
 }
 
@@ -335,7 +335,7 @@ async fn what_the_server_gave_up_for_others_is_tried_again() {
     for code in ["40001", "40P01"] {
         let directory = place();
         let settings = settings_on(server, directory.path(), random::number());
-        let engine = PostgresEngine::create(&settings).await.unwrap();
+        let engine = DatabaseEngine::create(&settings).await.unwrap();
         fail_changes(server, &settings, ("kv", code, 0.5));
         for number in 0..20 {
             step(&engine, format!("key-{number}")).await.unwrap();
@@ -352,7 +352,7 @@ async fn is_reached(server: &Server, parameters: &str) -> bool {
     let mut settings = settings_on(server, directory.path(), random::number());
     let text = format!("{}?{parameters}", settings.address);
     settings.address = PostgresAddress::parse(&text).unwrap();
-    match PostgresEngine::create(&settings).await {
+    match DatabaseEngine::create(&settings).await {
         Ok(engine) => {
             remove_later(engine, &settings).await;
             true
@@ -408,18 +408,18 @@ async fn forgetful(server: &Server, steps: Vec<(u8, u8, u8)>) {
     let directory = place();
     let mut settings = settings_on(server, directory.path(), random::number());
     settings.memory = 1500;
-    let engine = PostgresEngine::create(&settings).await.unwrap();
+    let engine = DatabaseEngine::create(&settings).await.unwrap();
     let expected = random_steps(&engine, steps).await;
     assert_eq!(model(&engine).await, expected);
     engine.close().await.unwrap();
-    let again = PostgresEngine::open(&settings).await.unwrap();
+    let again = DatabaseEngine::open(&settings).await.unwrap();
     assert_eq!(model(&again).await, expected);
     remove_later(again, &settings).await;
 }
 
-async fn remove_later(engine: PostgresEngine, settings: &PostgresSettings) {
+async fn remove_later(engine: DatabaseEngine, settings: &PostgresSettings) {
     engine.close().await.unwrap();
-    remove_tables(settings).await.unwrap();
+    remove_database(settings).await.unwrap();
 }
 
 /// Keys as they were after each operation since the last opening, and up to which of them a sync promised.
@@ -450,7 +450,7 @@ async fn random_life(server: &Server, steps: Vec<(u8, u8, u8)>) {
     let calm = settings_on(server, machine.path(), random::number());
     let settings =
         |machine: &tempfile::TempDir| settings_at(relay.port, machine.path(), calm.identity);
-    let mut engine = PostgresEngine::create(&calm).await.unwrap();
+    let mut engine = DatabaseEngine::create(&calm).await.unwrap();
     let mut history = History {
         states: vec![Model::new()],
         synced: 0,
@@ -479,7 +479,7 @@ async fn random_life(server: &Server, steps: Vec<(u8, u8, u8)>) {
                     let settings = settings(&machine);
                     let opened = match attaches {
                         true => taken_over(&settings).await,
-                        false => PostgresEngine::open(&settings).await,
+                        false => DatabaseEngine::open(&settings).await,
                     };
                     match opened {
                         Err(EngineError::Database(_)) => {}
@@ -491,7 +491,7 @@ async fn random_life(server: &Server, steps: Vec<(u8, u8, u8)>) {
         }
     }
     drop(engine);
-    remove_tables(&calm).await.unwrap();
+    remove_database(&calm).await.unwrap();
 }
 
 proptest! {
@@ -528,7 +528,7 @@ async fn victim_of_kills() {
         return;
     };
     let settings = settings_at(port.parse().unwrap(), directory.as_ref(), 7);
-    let engine = Arc::new(PostgresEngine::open(&settings).await.unwrap());
+    let engine = Arc::new(DatabaseEngine::open(&settings).await.unwrap());
     let first = count(&*engine).await;
     let tasks = (0..8).map(|task| {
         let engine = Arc::clone(&engine);
@@ -554,7 +554,7 @@ async fn a_killed_process_loses_nothing_that_was_acknowledged() {
     };
     let directory = place();
     let settings = settings_on(&server, directory.path(), 7);
-    let engine = PostgresEngine::create(&settings).await.unwrap();
+    let engine = DatabaseEngine::create(&settings).await.unwrap();
     engine.close().await.unwrap();
     let mut durable = Vec::new();
     for round in 0..3 {
@@ -575,7 +575,7 @@ async fn a_killed_process_loses_nothing_that_was_acknowledged() {
         child.kill().unwrap();
         child.wait().unwrap();
         durable.extend(keys);
-        let engine = PostgresEngine::open(&settings).await.unwrap();
+        let engine = DatabaseEngine::open(&settings).await.unwrap();
         let found = model(&engine).await;
         let is_missing = |key: &&String| !found.contains_key(key.as_bytes());
         assert_eq!(durable.iter().find(is_missing), None);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use penstock_base::random;
-use penstock_fileset::engine::{Engine, EngineError, PostgresEngine, Transaction, transact};
+use penstock_fileset::engine::{DatabaseEngine, Engine, EngineError, Transaction, transact};
 
 use crate::database::gate::Gate;
 use crate::database::{Server, fail_changes, place, schema, settings_at, settings_of};
@@ -22,7 +22,7 @@ async fn a_mark_at_its_end_stops_nobody() {
     let here = place();
     let mut settings = settings_of(server, &here, random::number());
     settings.patience = Duration::from_secs(3);
-    let engine = PostgresEngine::create(&settings).await.unwrap();
+    let engine = DatabaseEngine::create(&settings).await.unwrap();
     for _ in 0..2 {
         let far = |transaction: &mut dyn Transaction| transaction.advance(b"mark", u64::MAX);
         transact(&engine, far).await.unwrap();
@@ -38,14 +38,14 @@ async fn a_full_disk_is_told_to_who_opens() {
     };
     let here = place();
     let settings = settings_of(server, &here, random::number());
-    PostgresEngine::create(&settings)
+    DatabaseEngine::create(&settings)
         .await
         .unwrap()
         .close()
         .await
         .unwrap();
     fail_changes(server, &settings, ("session", "53100", 1.0));
-    let opened = PostgresEngine::open(&settings).await;
+    let opened = DatabaseEngine::open(&settings).await;
     assert!(matches!(opened, Err(EngineError::Full(_))), "{opened:?}");
 }
 
@@ -56,13 +56,13 @@ async fn a_file_system_that_is_there_is_not_made_again() {
     };
     let here = place();
     let settings = settings_of(server, &here, random::number());
-    PostgresEngine::create(&settings)
+    DatabaseEngine::create(&settings)
         .await
         .unwrap()
         .close()
         .await
         .unwrap();
-    let again = PostgresEngine::create(&settings).await;
+    let again = DatabaseEngine::create(&settings).await;
     assert!(matches!(again, Err(EngineError::Fenced(_))), "{again:?}");
 }
 
@@ -78,8 +78,8 @@ async fn another_default_of_isolation_makes_nobody_run_again() {
     let [first, second] = places
         .each_ref()
         .map(|place| settings_of(&server, place, identity));
-    let first = Arc::new(PostgresEngine::create(&first).await.unwrap());
-    let second = Arc::new(PostgresEngine::open(&second).await.unwrap());
+    let first = Arc::new(DatabaseEngine::create(&first).await.unwrap());
+    let second = Arc::new(DatabaseEngine::open(&second).await.unwrap());
     let tasks = [Arc::clone(&first), Arc::clone(&second)];
     let tasks = tasks.into_iter().enumerate().map(|(machine, engine)| {
         tokio::spawn(async move {
@@ -112,7 +112,7 @@ async fn a_standby_behind_the_address_is_waited_out() {
     let here = place();
     let (gate, port) = Gate::new(server.port).await;
     let settings = settings_at(port, here.path(), 1);
-    let engine = PostgresEngine::create(&settings).await.unwrap();
+    let engine = DatabaseEngine::create(&settings).await.unwrap();
     put(&engine, "k", "v").await;
     engine.sync().await.unwrap();
     let schema = schema(&settings);

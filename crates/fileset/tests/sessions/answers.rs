@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use penstock_base::random;
 use penstock_fileset::engine::{
-    Engine, Peers, PostgresEngine, Transaction, counter, query, transact,
+    DatabaseEngine, Engine, Peers, Transaction, counter, query, transact,
 };
 use tokio::time::sleep;
 
@@ -26,10 +26,10 @@ async fn an_operation_does_not_build_on_a_sent_group_that_others_changed_over() 
     let (here, there) = (place(), place());
     let identity = random::number();
     let (gate, port) = Gate::new(server.port).await;
-    let b = PostgresEngine::create(&settings_of(server, &there, identity))
+    let b = DatabaseEngine::create(&settings_of(server, &there, identity))
         .await
         .unwrap();
-    let a = PostgresEngine::open(&settings_at(port, here.path(), identity))
+    let a = DatabaseEngine::open(&settings_at(port, here.path(), identity))
         .await
         .unwrap();
     let a = Arc::new(a);
@@ -78,13 +78,13 @@ async fn a_counter_that_was_sent_is_not_counted_twice() {
     let identity = random::number();
     let (gate, port) = Gate::new(server.port).await;
     let calm = settings_of(server, &here, identity);
-    PostgresEngine::create(&calm)
+    DatabaseEngine::create(&calm)
         .await
         .unwrap()
         .close()
         .await
         .unwrap();
-    let a = PostgresEngine::open(&settings_at(port, here.path(), identity))
+    let a = DatabaseEngine::open(&settings_at(port, here.path(), identity))
         .await
         .unwrap();
     let a = Arc::new(a);
@@ -126,10 +126,10 @@ async fn a_counter_that_was_sent_is_not_counted_twice_by_who_shares() {
     let (here, there) = (place(), place());
     let identity = random::number();
     let (gate, port) = Gate::new(server.port).await;
-    let b = PostgresEngine::create(&settings_of(server, &there, identity))
+    let b = DatabaseEngine::create(&settings_of(server, &there, identity))
         .await
         .unwrap();
-    let a = PostgresEngine::open(&settings_at(port, here.path(), identity))
+    let a = DatabaseEngine::open(&settings_at(port, here.path(), identity))
         .await
         .unwrap();
     let a = Arc::new(a);
@@ -169,10 +169,10 @@ async fn late_answers_lose_nothing_of_keys_that_both_machines_change() {
     let (here, there) = (place(), place());
     let identity = random::number();
     let (gate, port) = Gate::new(server.port).await;
-    let b = PostgresEngine::create(&settings_of(server, &there, identity))
+    let b = DatabaseEngine::create(&settings_of(server, &there, identity))
         .await
         .unwrap();
-    let a = PostgresEngine::open(&settings_at(port, here.path(), identity))
+    let a = DatabaseEngine::open(&settings_at(port, here.path(), identity))
         .await
         .unwrap();
     let engines = [Arc::new(a), Arc::new(b)];
@@ -231,8 +231,8 @@ async fn a_lost_answer_that_a_machine_is_alone_keeps_nobody_out() {
     let settings = places
         .each_ref()
         .map(|place| settings_of(server, place, identity));
-    let a = PostgresEngine::create(&settings[0]).await.unwrap();
-    let b = PostgresEngine::open(&settings[1]).await.unwrap();
+    let a = DatabaseEngine::create(&settings[0]).await.unwrap();
+    let b = DatabaseEngine::open(&settings[1]).await.unwrap();
     step(&a, "a".to_owned()).await.unwrap();
     b.close().await.unwrap();
     // `ask` of `a` at its beat, whose answer does not come.
@@ -240,7 +240,7 @@ async fn a_lost_answer_that_a_machine_is_alone_keeps_nobody_out() {
     server.sql(&format!("UPDATE {schema}.head SET alone = {session}"));
     let mut late = settings[2].clone();
     late.lease = Duration::from_secs(3);
-    let opened = PostgresEngine::open(&late).await;
+    let opened = DatabaseEngine::open(&late).await;
     step(&a, "b".to_owned()).await.unwrap();
     assert!(opened.is_ok(), "{opened:?}");
 }
@@ -253,12 +253,12 @@ async fn a_look_behind_one_at_all_keys_does_not_go_back() {
     };
     let (here, there) = (place(), place());
     let identity = random::number();
-    let b = PostgresEngine::create(&settings_of(server, &there, identity))
+    let b = DatabaseEngine::create(&settings_of(server, &there, identity))
         .await
         .unwrap();
     let mut own = settings_of(server, &here, identity);
     own.memory = 32 << 10;
-    let a = Arc::new(PostgresEngine::open(&own).await.unwrap());
+    let a = Arc::new(DatabaseEngine::open(&own).await.unwrap());
     let looks = {
         let a = Arc::clone(&a);
         tokio::spawn(async move {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use penstock_base::random;
-use penstock_fileset::engine::{Engine, Peers, PostgresEngine, PostgresSettings};
+use penstock_fileset::engine::{DatabaseEngine, Engine, Peers, PostgresSettings};
 use tokio::time::{sleep, timeout};
 
 use crate::database::gate::Gate;
@@ -22,10 +22,10 @@ async fn a_machine_that_goes_silent_within_a_trip_stops_nobody_for_longer_than_i
     let (gate, port) = Gate::new(server.port).await;
     let mut own = settings_of(&server, &there, 1);
     own.lease = Duration::from_secs(2);
-    let b = PostgresEngine::create(&own).await.unwrap();
+    let b = DatabaseEngine::create(&own).await.unwrap();
     let mut through = settings_at(port, here.path(), 1);
     through.lease = Duration::from_secs(2);
-    let a = Arc::new(PostgresEngine::open(&through).await.unwrap());
+    let a = Arc::new(DatabaseEngine::open(&through).await.unwrap());
     step(&b, "before".to_owned()).await.unwrap();
     gate.freeze_after.store(1 << 20, Ordering::SeqCst);
     let silent = Arc::clone(&a);
@@ -60,12 +60,12 @@ async fn two_machines_that_come_after_one_that_died_do_not_end_each_other() {
         settings.lease = Duration::from_secs(2);
         settings
     });
-    drop(PostgresEngine::create(&settings[0]).await.unwrap());
+    drop(DatabaseEngine::create(&settings[0]).await.unwrap());
     let open = |settings: &PostgresSettings, later: u64| {
         let settings = settings.clone();
         async move {
             sleep(Duration::from_millis(later)).await;
-            PostgresEngine::open(&settings).await
+            DatabaseEngine::open(&settings).await
         }
     };
     let (b, c) = tokio::join!(open(&settings[1], 0), open(&settings[2], 0));
@@ -94,12 +94,12 @@ async fn one_of_two_that_come_after_one_that_died_gets_it() {
         settings.is_shared = false;
         settings
     });
-    drop(PostgresEngine::create(&settings[0]).await.unwrap());
+    drop(DatabaseEngine::create(&settings[0]).await.unwrap());
     let open = |settings: &PostgresSettings, later: u64| {
         let settings = settings.clone();
         async move {
             sleep(Duration::from_millis(later)).await;
-            PostgresEngine::open(&settings).await
+            DatabaseEngine::open(&settings).await
         }
     };
     let (b, c) = tokio::join!(open(&settings[1], 0), open(&settings[2], 100));
@@ -133,10 +133,10 @@ async fn a_machine_whose_group_is_refused_for_a_while_is_not_taken_for_dead() {
     let identity = random::number();
     let mut settings = settings_of(server, &here, identity);
     settings.lease = Duration::from_secs(2);
-    let a = Arc::new(PostgresEngine::create(&settings).await.unwrap());
+    let a = Arc::new(DatabaseEngine::create(&settings).await.unwrap());
     let mut other = settings_of(server, &there, identity);
     other.lease = Duration::from_secs(2);
-    let _b = PostgresEngine::open(&other).await.unwrap();
+    let _b = DatabaseEngine::open(&other).await.unwrap();
     fail_changes(server, &settings, ("kv", "53100", 1.0));
     let late = tokio::spawn({
         let a = Arc::clone(&a);
@@ -159,12 +159,12 @@ async fn a_machine_alone_whose_group_is_refused_for_a_while_does_not_lose_what_i
     let mut settings = settings_of(server, &here, identity);
     settings.lease = Duration::from_secs(2);
     settings.is_shared = false;
-    let a = PostgresEngine::create(&settings).await.unwrap();
+    let a = DatabaseEngine::create(&settings).await.unwrap();
     fail_changes(server, &settings, ("kv", "53100", 1.0));
     put(&a, "k", "v").await;
     let mut other = settings_of(server, &there, identity);
     (other.lease, other.is_shared) = (settings.lease, false);
-    let opened = PostgresEngine::open(&other).await;
+    let opened = DatabaseEngine::open(&other).await;
     stop_failing(server, &settings);
     let synced = a.sync().await;
     println!("the other: {opened:?}; this one: {synced:?}");
@@ -182,7 +182,7 @@ async fn a_machine_alone_that_is_cut_off_past_its_lease_answers_no_more() {
     let (gate, port) = Gate::new(server.port).await;
     let mut calm = settings_of(server, &here, identity);
     calm.lease = Duration::from_secs(2);
-    PostgresEngine::create(&calm)
+    DatabaseEngine::create(&calm)
         .await
         .unwrap()
         .close()
@@ -191,13 +191,13 @@ async fn a_machine_alone_that_is_cut_off_past_its_lease_answers_no_more() {
     let mut through = settings_at(port, here.path(), identity);
     through.lease = Duration::from_secs(2);
     through.patience = Duration::from_secs(3);
-    let a = PostgresEngine::open(&through).await.unwrap();
+    let a = DatabaseEngine::open(&through).await.unwrap();
     put(&a, "k", "v").await;
     a.sync().await.unwrap();
     gate.is_frozen.store(true, Ordering::SeqCst);
     let mut other = settings_of(server, &there, identity);
     other.lease = Duration::from_secs(2);
-    let b = PostgresEngine::open(&other).await.unwrap();
+    let b = DatabaseEngine::open(&other).await.unwrap();
     put(&b, "k", "w").await;
     b.sync().await.unwrap();
     sleep(Duration::from_secs(4)).await;

@@ -1,15 +1,23 @@
 //! Several machines that have the same keys at once: what each sees of the others, and what becomes of those that are
 //! slow, cut off, evicted or dead.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    unreachable_pub
+)]
 
 mod answers;
 #[path = "../database/mod.rs"]
 mod database;
+mod ground;
+mod histories;
 #[path = "../keys/mod.rs"]
 mod keys;
 mod leases;
 mod put_back;
+mod together;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +34,7 @@ use std::{
 use bytes::Bytes;
 use penstock_base::random;
 use penstock_fileset::engine::{
-    Engine, EngineError, MemorySession, Moment, Peers, PostgresEngine, PostgresSettings, SessionId,
+    DatabaseEngine, Engine, EngineError, MemorySession, Moment, Peers, PostgresSettings, SessionId,
     Transaction, transact,
 };
 use proptest::prelude::*;
@@ -34,269 +42,6 @@ use tempfile::TempDir;
 
 use database::{Server, Turns, relay::Relay, settings as settings_on, settings_at};
 use keys::{Outcome, block_on, count, get, model, put, put_value, random_steps, step};
-
-/// Machines that have a file system of their own.
-struct Machines {
-    directories: Vec<TempDir>,
-    settings: PostgresSettings,
-}
-
-impl Machines {
-    async fn new(server: &Server) -> (Self, PostgresEngine) {
-        let directory = tempfile::tempdir().unwrap();
-        let mut settings = settings_on(server, directory.path(), random::number());
-        settings.lease = Duration::from_secs(2);
-        let first = PostgresEngine::create(&settings).await.unwrap();
-        let directories = vec![directory];
-        (
-            Self {
-                directories,
-                settings,
-            },
-            first,
-        )
-    }
-
-    fn another(&mut self) -> PostgresSettings {
-        let directory = tempfile::tempdir().unwrap();
-        let mut settings = self.settings.clone();
-        settings.directory = directory.path().to_owned();
-        self.directories.push(directory);
-        settings
-    }
-
-    async fn join(&mut self) -> PostgresEngine {
-        PostgresEngine::open(&self.another()).await.unwrap()
-    }
-}
-
-async fn check_whole(engine: &PostgresEngine, expected: u64) {
-    engine.catch_up().await.unwrap();
-    assert_eq!(count(engine).await, expected);
-    assert_eq!(model(engine).await.len() as u64, expected + 1);
-}
-
-/// An operation as its caller saw it.
-#[derive(Debug, Clone, Default)]
-struct Seen {
-    begun: u64,
-    ended: u64,
-    /// How many had changed a key before.
-    reads: BTreeMap<u8, usize>,
-    /// Keys that it was added to.
-    writes: BTreeSet<u8>,
-}
-
-/// Each key holds the operations that changed it, in their order. Returns what the operation with this number saw.
-async fn append(engine: &dyn Engine, number: u64, (reads, writes): (Vec<u8>, Vec<u8>)) -> Seen {
-    let work = move |transaction: &mut dyn Transaction| -> Outcome<Seen> {
-        let mut seen = Seen::default();
-        for key in &reads {
-            let list = transaction.get(&[*key])?.unwrap_or_default();
-            seen.reads.insert(*key, list.len() / 8);
-        }
-        for key in &writes {
-            let list = transaction.get(&[*key])?.unwrap_or_default();
-            seen.reads.entry(*key).or_insert(list.len() / 8);
-            let longer = [&list[..], &number.to_be_bytes()].concat();
-            transaction.put(&[*key], Bytes::from(longer));
-            seen.writes.insert(*key);
-        }
-        Ok(seen)
-    };
-    transact(engine, work).await.unwrap()
-}
-
-/// Finds an order of all operations in which each saw what those before it had done, and none is before one that had
-/// ended when it began.
-fn check_order(history: &BTreeMap<u64, Seen>, found: &BTreeMap<u8, Vec<u64>>) {
-    let mut before: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
-    for (number, seen) in history {
-        let earlier = before.entry(*number).or_default();
-        let ended = history.iter().filter(|(_, other)| other.ended < seen.begun);
-        earlier.extend(ended.map(|(other, _)| *other));
-        for (key, length) in &seen.reads {
-            earlier.extend(found.get(key).into_iter().flatten().take(*length));
-        }
-    }
-    for (number, seen) in history {
-        for (key, length) in &seen.reads {
-            let later = found.get(key).into_iter().flatten().skip(*length);
-            for other in later.filter(|other| *other != number) {
-                before.get_mut(other).unwrap().insert(*number);
-            }
-        }
-    }
-    let mut left: BTreeSet<u64> = history.keys().copied().collect();
-    while !left.is_empty() {
-        let is_free = |number: &&u64| before[*number].is_disjoint(&left);
-        let free: Vec<u64> = left.iter().filter(is_free).copied().collect();
-        assert!(!free.is_empty(), "no order explains {left:?}");
-        left.retain(|number| !free.contains(number));
-    }
-}
-
-async fn histories(engines: Vec<Arc<dyn Engine>>) {
-    let clock = Arc::new(AtomicU64::new(0));
-    let mut tasks = Vec::new();
-    for (machine, engine) in engines.iter().enumerate() {
-        for caller in 0..3_u64 {
-            let (engine, clock) = (Arc::clone(engine), Arc::clone(&clock));
-            tasks.push(tokio::spawn(async move {
-                let mut seen = Vec::new();
-                for turn in 0..40_u64 {
-                    let number = turn * 100 + machine as u64 * 10 + caller;
-                    let some = |most: u64| -> Vec<u8> {
-                        let count = random::number() % most;
-                        (0..=count).map(|_| (random::number() % 6) as u8).collect()
-                    };
-                    let begun = clock.fetch_add(1, Ordering::SeqCst);
-                    let saw = append(&*engine, number, (some(3), some(2))).await;
-                    let ended = clock.fetch_add(1, Ordering::SeqCst);
-                    seen.push((
-                        number,
-                        Seen {
-                            begun,
-                            ended,
-                            ..saw
-                        },
-                    ));
-                }
-                seen
-            }));
-        }
-    }
-    let mut history = BTreeMap::new();
-    for task in tasks {
-        history.extend(task.await.unwrap());
-    }
-    let last = &engines[0];
-    if let Some(peers) = last.peers() {
-        peers.catch_up().await.unwrap();
-    }
-    let found = model(&**last).await.into_iter().map(|(key, list)| {
-        let numbers = list.chunks(8).map(|number| number.try_into().unwrap());
-        (key[0], numbers.map(u64::from_be_bytes).collect())
-    });
-    check_order(&history, &found.collect());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn histories_of_sessions_in_memory_have_one_order() {
-    let first = MemorySession::first();
-    let second = first.another();
-    histories(vec![Arc::new(first), Arc::new(second)]).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn histories_of_three_machines_have_one_order() {
-    let Some(server) = Server::shared() else {
-        return;
-    };
-    for _ in 0..3 {
-        let (mut machines, first) = Machines::new(server).await;
-        let mut engines: Vec<Arc<dyn Engine>> = vec![Arc::new(first)];
-        for _ in 0..2 {
-            engines.push(Arc::new(machines.join().await));
-        }
-        histories(engines).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_machine_changes_the_others_see_soon_and_when_they_ask_at_once() {
-    let Some(server) = Server::shared() else {
-        return;
-    };
-    let (mut machines, first) = Machines::new(server).await;
-    let second = machines.join().await;
-    assert_eq!(get(&second, "k").await.unwrap(), None);
-    let mut waits = Vec::new();
-    for number in 0..20_u8 {
-        let began = Instant::now();
-        put_value(&first, "k", vec![number]).await.unwrap();
-        while get(&second, "k").await.unwrap().as_deref() != Some(&[number]) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        waits.push(began.elapsed());
-    }
-    waits.sort();
-    println!("seen after {:?}, at most {:?}", waits[10], waits[19]);
-    for number in 0..20_u8 {
-        put_value(&second, "k", vec![number]).await.unwrap();
-        first.catch_up().await.unwrap();
-        assert_eq!(
-            get(&first, "k").await.unwrap().as_deref(),
-            Some(&[number][..])
-        );
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn changes_are_told_and_who_took_them_in_is_known() {
-    let Some(server) = Server::shared() else {
-        return;
-    };
-    let (mut machines, first) = Machines::new(server).await;
-    let second = machines.join().await;
-    let any = second.changes().await.unwrap();
-    assert_eq!(any.keys, None, "what came before");
-    second.took_in(any.until);
-    put(&first, "k", "v").await;
-    let changed = second.changes().await.unwrap();
-    assert_eq!(changed.keys, Some(vec![Bytes::from_static(b"k")]));
-    assert_eq!(get(&second, "k").await.unwrap().as_deref(), Some(&b"v"[..]));
-    let reached = |moment: Moment| {
-        let first = &first;
-        async move {
-            tokio::time::sleep(Duration::from_millis(700)).await;
-            first.taken_in_by_all().await.unwrap() >= moment
-        }
-    };
-    assert!(!reached(changed.until).await, "not taken in yet");
-    second.took_in(changed.until);
-    while !reached(changed.until).await {}
-    // Of its own changes nobody keeps anything older.
-    put(&second, "k", "w").await;
-    let until = first.catch_up().await.unwrap();
-    while !reached(until).await {}
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn machines_come_and_go_under_load_and_nothing_is_lost() {
-    let Some(server) = Server::shared() else {
-        return;
-    };
-    let (mut machines, first) = Machines::new(server).await;
-    let first = Arc::new(first);
-    let ends = Arc::new(AtomicBool::new(false));
-    let load = {
-        let (first, ends) = (Arc::clone(&first), Arc::clone(&ends));
-        tokio::spawn(async move {
-            let mut done = 0;
-            while !ends.load(Ordering::SeqCst) {
-                step(&*first, format!("first-{done}")).await.unwrap();
-                done += 1;
-            }
-            done
-        })
-    };
-    let mut total = 0;
-    for round in 0..3 {
-        let other = machines.join().await;
-        for number in 0..50 {
-            step(&other, format!("{round}-{number}")).await.unwrap();
-        }
-        total += 50;
-        other.close().await.unwrap();
-        // Long enough for the first one to have the keys alone again.
-        tokio::time::sleep(Duration::from_millis(600)).await;
-    }
-    ends.store(true, Ordering::SeqCst);
-    total += load.await.unwrap();
-    let last = machines.join().await;
-    check_whole(&last, total).await;
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_was_evicted_changes_nothing_and_sees_nothing() {
@@ -335,7 +80,7 @@ async fn cuts_of_two_machines_connections_apply_nothing_twice() {
         let directory: &Path = &settings.directory;
         let through = settings_at(relay.port, directory, settings.identity);
         engines.push(loop {
-            match PostgresEngine::open(&through).await {
+            match DatabaseEngine::open(&through).await {
                 Err(EngineError::Database(_)) => {}
                 opened => break Arc::new(opened.unwrap()),
             }
@@ -394,7 +139,7 @@ async fn victim_of_others() {
         parts[2].parse().unwrap(),
     );
     settings.lease = Duration::from_secs(2);
-    let engine = Arc::new(PostgresEngine::open(&settings).await.unwrap());
+    let engine = Arc::new(DatabaseEngine::open(&settings).await.unwrap());
     let own = engine.session().0;
     let tasks = (0..4).map(|task| {
         let engine = Arc::clone(&engine);

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use penstock_base::random;
-use penstock_fileset::engine::{Engine, Peers, PostgresEngine};
+use penstock_fileset::engine::{DatabaseEngine, Engine, Peers};
 
 use crate::database::gate::Gate;
 use crate::database::{Server, place, schema, settings_at, settings_of};
@@ -19,13 +19,13 @@ async fn a_number_of_a_session_that_a_failover_gives_out_again_acknowledges_noth
     let (here, there) = (place(), place());
     let identity = random::number();
     let settings = settings_of(server, &here, identity);
-    PostgresEngine::create(&settings)
+    DatabaseEngine::create(&settings)
         .await
         .unwrap()
         .close()
         .await
         .unwrap();
-    let a = PostgresEngine::open(&settings).await.unwrap();
+    let a = DatabaseEngine::open(&settings).await.unwrap();
     let schema = schema(&settings);
     // As it was before `a` began.
     server.sql(&format!(
@@ -63,8 +63,8 @@ async fn a_history_that_was_put_back_and_went_on_is_noticed() {
     let identity = random::number();
     let (gate, port) = Gate::new(server.port).await;
     let settings = settings_of(server, &places[0], identity);
-    let b = PostgresEngine::create(&settings).await.unwrap();
-    let a = PostgresEngine::open(&settings_at(port, places[1].path(), identity))
+    let b = DatabaseEngine::create(&settings).await.unwrap();
+    let a = DatabaseEngine::open(&settings_at(port, places[1].path(), identity))
         .await
         .unwrap();
     put(&b, "k", "-").await;
@@ -84,7 +84,7 @@ async fn a_history_that_was_put_back_and_went_on_is_noticed() {
         format!("DELETE FROM {schema}.{table}; INSERT INTO {schema}.{table} SELECT * FROM {schema}.c_{table};")
     });
     server.sql(&format!("BEGIN; {} COMMIT", back.concat()));
-    let c = PostgresEngine::open(&settings_of(server, &places[2], identity))
+    let c = DatabaseEngine::open(&settings_of(server, &places[2], identity))
         .await
         .unwrap();
     append_to(&c, "k", "c").await.unwrap();

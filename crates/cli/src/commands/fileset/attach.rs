@@ -4,7 +4,7 @@ use clap::{ArgMatches, Command};
 use penstock_base::ByteSize;
 use penstock_fileset::{
     Durability, Label, LabelError,
-    engine::{Engine, EngineError, PostgresEngine, Restoring, ShippedEngine, position},
+    engine::{DatabaseEngine, Engine, EngineError, Restoring, ShippedEngine, position},
 };
 
 use super::{
@@ -19,7 +19,7 @@ use crate::{
     environment::Environment,
     explain,
     failure::{Failure, Outcome},
-    filesets::{self, Database, Fileset, Record},
+    filesets::{self, Company, Database, Fileset, Record},
     options::{Scope, Values},
     output, stores,
 };
@@ -166,8 +166,9 @@ fn engine(matches: &ArgMatches, (fileset, label): (&Fileset, &Label)) -> Outcome
 
 /// Becomes one of the machines that have the file system of a database.
 async fn join(fileset: &Fileset, record: &Record, database: Database<'_>) -> Outcome {
-    let settings = fileset.on_database(&record.identity, super::MEMORY, database)?;
-    let engine = fileset.opened(PostgresEngine::open(&settings).await)?;
+    let settings =
+        fileset.on_database(&record.identity, (super::MEMORY, Company::Others), database)?;
+    let engine = fileset.opened(DatabaseEngine::open(&*settings).await)?;
     fileset.opened(engine.close().await)
 }
 

@@ -7,7 +7,7 @@ use penstock_base::random;
 use penstock_fileset::{
     Durability, Encryption, FilesetVolume, Format, Label, LabelError,
     compression::{self, Compression},
-    engine::{Engine, EngineError, PostgresEngine, ShippedEngine, remove_shipped},
+    engine::{DatabaseEngine, Engine, EngineError, ShippedEngine, remove_shipped},
 };
 use penstock_object::{
     Store,
@@ -27,7 +27,7 @@ use crate::{
     environment::Environment,
     explain,
     failure::{Failure, Outcome},
-    filesets::{self, Fileset, Record},
+    filesets::{self, Company, Fileset, Record},
     options::{Scope, Values},
     output, stores,
 };
@@ -165,10 +165,11 @@ fn durability(matches: &ArgMatches, has_database: bool) -> Outcome<Durability> {
     }
 }
 
-async fn on_database(fileset: &Fileset, record: &Record) -> Outcome<PostgresEngine> {
+async fn on_database(fileset: &Fileset, record: &Record) -> Outcome<DatabaseEngine> {
     let database = record.database().expect("one was named");
-    let settings = fileset.on_database(&record.identity, super::MEMORY, database)?;
-    fileset.opened(PostgresEngine::create(&settings).await)
+    let settings =
+        fileset.on_database(&record.identity, (super::MEMORY, Company::Others), database)?;
+    fileset.opened(DatabaseEngine::create(&*settings).await)
 }
 
 /// The engine of a file system that is being made.

@@ -9,8 +9,8 @@ use penstock_fileset::{
     check::destroy,
     dumps,
     engine::{
-        Engine, EngineError, EngineResult, PostgresEngine, ShippedEngine, has_tables,
-        remove_shipped, remove_tables,
+        DatabaseEngine, Engine, EngineError, EngineResult, ShippedEngine, has_database,
+        remove_database, remove_shipped,
     },
 };
 use penstock_object::Store;
@@ -22,7 +22,7 @@ use crate::{
     environment::Environment,
     explain,
     failure::{Failure, Outcome},
-    filesets::{Fileset, Record},
+    filesets::{Company, Fileset, Record},
     options::Values,
     output,
 };
@@ -96,8 +96,9 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         let dumped = drop_dumps(&*look.store).await;
         let deleted = deleted + shipped + dumped.map_err(|error| failure(&fileset, &error))?;
         if let Some(database) = record.database() {
-            let settings = fileset.on_database(&record.identity, super::MEMORY, database)?;
-            fileset.opened(remove_tables(&settings).await)?;
+            let alone = (super::MEMORY, Company::Nobody);
+            let settings = fileset.on_database(&record.identity, alone, database)?;
+            fileset.opened(remove_database(&*settings).await)?;
         }
         match Label::remove(&*look.store).await {
             Err(LabelError::Store(error)) => Err(explain::store_error(&record.store, &error)),
@@ -126,11 +127,11 @@ async fn shut_out_others(fileset: &Fileset, record: &Record, way: (&Values, &Loo
         return Ok(());
     }
     if let Some(database) = record.database() {
-        let mut settings = fileset.on_database(&record.identity, super::MEMORY, database)?;
-        settings.is_shared = false;
+        let alone = (super::MEMORY, Company::Nobody);
+        let settings = fileset.on_database(&record.identity, alone, database)?;
         // An attempt before this one may have come that far.
-        return match fileset.opened(has_tables(&settings).await)? {
-            true => ended(fileset, PostgresEngine::open(&settings).await).await,
+        return match fileset.opened(has_database(&*settings).await)? {
+            true => ended(fileset, DatabaseEngine::open(&*settings).await).await,
             false => Ok(()),
         };
     }
@@ -149,7 +150,7 @@ async fn shut_out_others(fileset: &Fileset, record: &Record, way: (&Values, &Loo
 }
 
 /// Fails unless this machine has what was opened.
-async fn ended(fileset: &Fileset, opened: EngineResult<PostgresEngine>) -> Outcome {
+async fn ended(fileset: &Fileset, opened: EngineResult<DatabaseEngine>) -> Outcome {
     match opened {
         Err(EngineError::Fenced(_)) => Err(elsewhere(fileset)),
         opened => fileset.opened(fileset.opened(opened)?.close().await),

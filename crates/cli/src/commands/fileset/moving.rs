@@ -8,7 +8,7 @@ use penstock_fileset::{
     Durability, Label,
     check::check,
     dumps::{FrozenPages, carry},
-    engine::{Engine, remove_shipped, remove_tables},
+    engine::{Engine, remove_database, remove_shipped},
     format_of,
 };
 use penstock_object::Store;
@@ -52,7 +52,7 @@ pub(super) fn command() -> Command {
         .args(engine_arguments())
         .mut_arg("engine", |engine| {
             engine.help(
-                "Where it goes: a PostgreSQL database, postgres://USER@HOST[:PORT]/DATABASE, as `create` has it, or \
+                "Where it goes: a database, postgres://USER@HOST[:PORT]/DATABASE or tikv://PD1,PD2/PREFIX, as `create` has it, or \
                  `embedded`, a directory of this machine",
             )
         })
@@ -239,8 +239,9 @@ fn drop_old(
     listing::block_on(async {
         match old.database() {
             Some(database) => {
-                let settings = place.on_database(&old.identity, super::MEMORY, database)?;
-                place.opened(remove_tables(&settings).await)
+                let alone = (super::MEMORY, Company::Nobody);
+                let settings = place.on_database(&old.identity, alone, database)?;
+                place.opened(remove_database(&*settings).await)
             }
             None if old.durability == Durability::Store && record.engine.is_some() => {
                 let look = listing::open(&old.store, values, environment)?;

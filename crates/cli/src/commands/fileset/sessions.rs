@@ -1,7 +1,7 @@
 //! `penstock fileset sessions`: the machines that have a file system open whose metadata is in a database.
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use penstock_fileset::engine::{PostgresSessions, SessionId, SessionRecord};
+use penstock_fileset::engine::{DatabaseSessions, SessionId, SessionRecord};
 use serde::Serialize;
 
 use super::{name_argument, named};
@@ -10,7 +10,7 @@ use crate::{
     commands::listing,
     environment::Environment,
     failure::{Failure, Outcome},
-    filesets::Fileset,
+    filesets::{Company, Fileset},
     output, text_table,
 };
 
@@ -38,7 +38,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let fileset = named(matches, environment)?;
     let evicted = matches.get_one::<u64>("evict").copied().map(SessionId);
     let listed = listing::block_on(async {
-        let sessions = connected(&fileset).await?;
+        let sessions = connected(&fileset)?;
         if let Some(session) = evicted {
             let found = fileset.opened(sessions.evict(session).await)?;
             return found
@@ -54,7 +54,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     }
 }
 
-async fn connected(fileset: &Fileset) -> Outcome<PostgresSessions> {
+fn connected(fileset: &Fileset) -> Outcome<DatabaseSessions> {
     let record = fileset.record()?;
     let database = record.database().ok_or_else(|| {
         Failure::usage(
@@ -62,8 +62,9 @@ async fn connected(fileset: &Fileset) -> Outcome<PostgresSessions> {
             "it belongs to one machine at a time, which `penstock fileset attach` changes",
         )
     })?;
-    let settings = fileset.on_database(&record.identity, super::MEMORY, database)?;
-    fileset.opened(PostgresSessions::of(&settings).await)
+    let settings =
+        fileset.on_database(&record.identity, (super::MEMORY, Company::Others), database)?;
+    fileset.opened(DatabaseSessions::of(&*settings))
 }
 
 fn unknown(fileset: &Fileset, session: SessionId) -> Failure {

@@ -11,11 +11,11 @@ use std::{
 use bytes::Bytes;
 use tokio::sync::{Mutex, Semaphore};
 
-use super::{
-    feed::News,
-    session::{Connector, Page, Reader, Since},
+use super::session::{Connector, Reader};
+use crate::engine::{
+    EngineResult,
+    database::{News, Page, Since},
 };
-use crate::engine::{EngineResult, SessionRecord};
 
 /// Trips under way on a connection, one behind the other.
 const TRIPS: usize = 16;
@@ -54,13 +54,6 @@ impl Readers {
     pub(super) async fn news(&self, since: Since) -> EngineResult<News> {
         let _permit = self.trips.acquire().await;
         self.reader().await?.news(since).await
-    }
-
-    /// All sessions.
-    pub(super) async fn sessions(&self) -> EngineResult<Vec<SessionRecord>> {
-        let _permit = self.trips.acquire().await;
-        let records = self.reader().await?.session.sessions().await?.into_iter();
-        Ok(records.map(|(record, _)| record).collect())
     }
 
     async fn reader(&self) -> EngineResult<Arc<Reader>> {

@@ -16,13 +16,16 @@ use tokio_postgres::{
 
 use super::{
     address::{Place, PostgresAddress, TlsMode},
-    edits::{Edit, Edits, number},
-    feed::{ChangedKey, News, Point, moment},
-    grounds::Grounds,
     statements::{BEGIN, Statements},
     tls::Tls,
 };
-use crate::engine::{EngineError, EngineResult, SessionId, SessionRecord};
+use crate::engine::{
+    EngineError, EngineResult, SessionId, SessionRecord, behind,
+    database::{
+        Batch, ChangedKey, Edit, News, Outcome, Own, Page, Point, Since, moment, number, over,
+        put_back,
+    },
+};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,13 +43,6 @@ const NO_TABLES: [SqlState; 3] = [
     SqlState::INVALID_SCHEMA_NAME,
 ];
 const NOT_THERE: &str = "there is no such file system in it";
-
-/// A session, and what tells it from another one that has its number in a history which went another way.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Own {
-    pub(super) id: i64,
-    pub(super) token: i64,
-}
 
 /// Whom to connect to.
 #[derive(Clone)]
@@ -384,43 +380,6 @@ fn news<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<News> {
     is_alive.then_some(news)
 }
 
-/// Some rows, and what others changed since, as of the same moment.
-#[derive(Debug)]
-pub(super) struct Page {
-    pub(super) rows: Vec<(Bytes, Bytes)>,
-    pub(super) news: News,
-}
-
-/// From which number on news are wanted, and for which session.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Since {
-    pub(super) seen: Point,
-    /// The last batch of the session that is known to be made.
-    pub(super) made: i64,
-    pub(super) own: Own,
-}
-
-impl Since {
-    /// Fails if the session is over, or the database knows less than it did, or something else.
-    fn checked(self, news: Option<News>) -> EngineResult<News> {
-        let news = news.ok_or_else(over)?;
-        let is_earlier = news.point.at < self.seen.at || news.made.0 < self.made;
-        let is_other = match news.point.at == self.seen.at {
-            true => news.point.tip != self.seen.tip,
-            // Changes of one who has the keys alone are not listed.
-            false => news.before.is_some_and(|before| before != self.seen.tip),
-        };
-        match is_earlier || is_other {
-            true => Err(put_back()),
-            false => Ok(news),
-        }
-    }
-}
-
-fn put_back() -> EngineError {
-    EngineError::Fenced("the database was put back to what it was once".to_owned())
-}
-
 /// A connection that reads.
 pub(super) struct Reader {
     pub(super) session: Session,
@@ -454,7 +413,11 @@ impl Reader {
         let mut rows: Vec<_> = found.iter().filter(is_row).map(key_and_value).collect();
         rows.sort_unstable();
         let news = since.checked(news(found.iter().filter(|row| !is_row(row))))?;
-        Ok(Page { rows, news })
+        let end: Bytes = match rows.last() {
+            Some((last, _)) if rows.len() as i64 >= count => behind(last),
+            _ => range.end.clone(),
+        };
+        Ok(Page { rows, end, news })
     }
 
     /// What others changed.
@@ -467,11 +430,6 @@ impl Reader {
     }
 }
 
-/// A session that was ended, or was not heard of for too long.
-pub(super) fn over() -> EngineError {
-    EngineError::Fenced("this session was ended, or was not heard of for too long".to_owned())
-}
-
 fn key_and_value(row: &Row) -> (Bytes, Bytes) {
     let key = Bytes::copy_from_slice(row.get("key"));
     let value = match row.get::<_, Option<&[u8]>>("value") {
@@ -479,32 +437,6 @@ fn key_and_value(row: &Row) -> (Bytes, Bytes) {
         None => number(row.get::<_, Option<i64>>("number").unwrap_or_default()),
     };
     (key, value)
-}
-
-/// Changes that are made at once.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
-    /// Among those of the session.
-    pub(super) number: i64,
-    /// What they build on is as of this point.
-    pub(super) seen: Point,
-    pub(super) grounds: Grounds,
-    pub(super) edits: Edits,
-    /// Whether others are there to be told.
-    pub(super) is_told: bool,
-    pub(super) took_in: i64,
-}
-
-/// What became of a batch.
-#[derive(Debug)]
-pub(super) enum Outcome {
-    /// It was made, under this number; some counters stand so then.
-    Made {
-        at: i64,
-        stand: BTreeMap<Bytes, i64>,
-    },
-    /// Others changed what it builds on: nothing was made.
-    Outdated,
 }
 
 /// The connection that writes.

@@ -1,7 +1,6 @@
 //! What says that this session is alive, and how long it certainly is.
 //!
-//! The pulse has a connection of its own, so that nothing the session does, and no refusal of what it changes, keeps it
-//! from being heard. Others end a session that they did not hear of for its lease. So a session is certain to live until
+//! Nothing else that the session does, and no refusal of what it changes, keeps the pulse from being heard. Others end a session that they did not hear of for its lease. So a session is certain to live until
 //! its lease is over since it **sent** the last beat that was answered, less a part for clocks that differ; behind that it answers
 //! nothing until another beat is answered, or says that the session is over. A database that was away ends nobody.
 
@@ -18,8 +17,8 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
 
 use super::{
+    driver::over,
     lives::Lives,
-    session::{Session, over},
     worker::{BEATS, PAUSE, Shared, rest},
 };
 use crate::engine::{EngineError, EngineResult};
@@ -69,15 +68,13 @@ impl Life {
 /// See the module.
 pub(super) struct Pulse {
     shared: Arc<Shared>,
-    session: Option<Session>,
     lives: Lives,
 }
 
 impl Pulse {
-    pub(super) fn new(shared: Arc<Shared>, session: Session) -> Self {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self {
             lives: Lives::of(shared.own.id, shared.life.lease),
-            session: Some(session),
             shared,
         }
     }
@@ -96,10 +93,7 @@ impl Pulse {
                     }
                 }
                 Ok(Err(error @ EngineError::Fenced(_))) => return error,
-                _ => {
-                    self.session = None;
-                    rest(&mut pause).await;
-                }
+                _ => rest(&mut pause).await,
             }
         }
     }
@@ -107,20 +101,15 @@ impl Pulse {
     /// Says that this session is alive, and looks whether the others are.
     async fn beat(&mut self) -> EngineResult<()> {
         let shared = Arc::clone(&self.shared);
-        let session = match self.session.take().filter(Session::is_alive) {
-            Some(session) => session,
-            None => shared.connector.connect().await?,
-        };
-        let session = self.session.insert(session);
         let took_in = shared.read().feed.taken_in();
         let sent = awake();
-        if !session.beat(shared.own, took_in).await? {
+        if !shared.database.beat(shared.own, took_in).await? {
             return Err(over());
         }
         shared.life.beat(sent);
         // Who waits for it finds out.
         shared.progress.send_modify(|_| ());
-        let others = self.lives.look(session).await?;
+        let others = self.lives.look(&*shared.database).await?;
         shared.sees_others(others.count > 0);
         Ok(())
     }

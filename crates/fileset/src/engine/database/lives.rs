@@ -8,7 +8,7 @@ use std::{collections::HashMap, time::Duration};
 
 use penstock_base::clock::{self, Instant};
 
-use super::session::Session;
+use super::driver::Database;
 use crate::engine::EngineResult;
 
 /// What was found of the others.
@@ -41,8 +41,8 @@ impl Lives {
     }
 
     /// Looks at all sessions and ends those that are over. Returns how many others there are.
-    pub(super) async fn look(&mut self, session: &Session) -> EngineResult<Others> {
-        let rows = session.sessions().await?;
+    pub(super) async fn look(&mut self, database: &dyn Database) -> EngineResult<Others> {
+        let rows = database.sessions().await?;
         let now = clock::now();
         let was_away = now.duration_since(self.last_look) > self.lease / 2;
         self.last_look = now;
@@ -63,7 +63,7 @@ impl Lives {
                     name = record.name,
                     "was not heard of, and is over"
                 );
-                session.end_other(id, Some(beat)).await?;
+                database.end_other(id, Some(beat)).await?;
                 continue;
             }
             self.seen.insert(id, (beat, since));

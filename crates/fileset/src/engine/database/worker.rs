@@ -21,16 +21,15 @@ use penstock_base::{
 use tokio::sync::{Notify, watch};
 
 use super::{
+    driver::{Batch, Database, Outcome, Own, Since},
     known::Want,
     pulse::{Life, Pulse},
-    readers::Readers,
-    session::{Batch, Connector, Outcome, Own, Since, Writer},
-    state::{Fate, Mode, OPERATION_MAX, Ran, State},
+    state::{Fate, Mode, Ran, State},
 };
-use crate::engine::{EngineError, EngineResult, Operation, Query, behind};
+use crate::engine::{EngineError, EngineResult, Operation, Query};
 
-/// Bytes that may wait to be made durable; with more, operations wait.
-const WAITING_MAX: usize = 8 << 20;
+/// Bytes that one operation may look at which do not fit in memory.
+const LOOKED_AT_MAX: usize = 64 << 20;
 /// How often in its lease a session says that it is alive.
 pub(super) const BEATS: u32 = 6;
 /// How often a session asks what others changed, and one that has the keys alone whether somebody asks for them.
@@ -90,7 +89,7 @@ impl<'a> Pin<'a> {
     /// So much more was fetched.
     fn extend(&mut self, bytes: usize) -> EngineResult<()> {
         self.bytes += bytes;
-        match self.bytes > OPERATION_MAX {
+        match self.bytes > LOOKED_AT_MAX {
             true => Err(EngineError::TooLarge(self.bytes)),
             false => Ok(()),
         }
@@ -105,10 +104,9 @@ impl Drop for Pin<'_> {
 
 /// What the engine and its worker share.
 pub(super) struct Shared {
-    pub(super) connector: Connector,
+    pub(super) database: Arc<dyn Database>,
     pub(super) state: std::sync::RwLock<State>,
     pub(super) progress: watch::Sender<Progress>,
-    pub(super) readers: Readers,
     pub(super) own: Own,
     pub(super) life: Life,
     /// Nobody else has the keys, as it seems.
@@ -123,15 +121,14 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(
-        connector: Connector,
-        (state, readers): (State, Readers),
+        database: Arc<dyn Database>,
+        state: State,
         (own, life, patience): (Own, Life, Duration),
     ) -> Self {
         Self {
-            connector,
+            database,
             state: std::sync::RwLock::new(state),
             progress: watch::Sender::new(Progress::default()),
-            readers,
             own,
             life,
             is_only_one: AtomicBool::new(false),
@@ -281,7 +278,7 @@ impl Shared {
         self.certain().await?;
         loop {
             let before = self.progress.borrow().committed;
-            if self.read().waiting_bytes() <= WAITING_MAX {
+            if self.read().waiting_bytes() <= self.database.limits().waiting {
                 break;
             }
             self.reached(|progress| progress.committed > before).await?;
@@ -317,7 +314,7 @@ impl Shared {
     }
 
     fn silent(&self) -> EngineError {
-        let (place, patience) = (&self.connector.place, self.patience);
+        let (place, patience) = (self.database.place(), self.patience);
         EngineError::Database(format!("{place}: not done within {patience:?}"))
     }
 
@@ -359,17 +356,12 @@ impl Shared {
     }
 
     async fn fetch_once(&self, want: &Want, count: i64) -> EngineResult<usize> {
-        let range = want.start.clone()..want.end.clone();
-        let page = self.readers.page(self.since(), &range, count).await;
+        let range: Range<Bytes> = want.start.clone()..want.end.clone();
+        let page = self.database.page(self.since(), &range, count).await;
         let page = self.brought(page)?;
-        let end: Bytes = match page.rows.last() {
-            Some((last, _)) if page.rows.len() as i64 >= count => behind(last),
-            _ => range.end,
-        };
-        let read: Range<Bytes> = range.start..end;
         let rows = page.rows.iter();
         let bytes = rows.map(|(key, value)| key.len() + value.len()).sum();
-        self.learn(|state| state.learn(read, page));
+        self.learn(|state| state.learn(range.start, page));
         Ok(bytes)
     }
 
@@ -383,7 +375,7 @@ impl Shared {
     }
 
     async fn ask_for_news(&self) -> EngineResult<()> {
-        let news = self.readers.news(self.since()).await;
+        let news = self.database.news(self.since()).await;
         let news = self.brought(news)?;
         self.learn(|state| state.go_on(news));
         Ok(())
@@ -420,16 +412,14 @@ pub(super) async fn rest(pause: &mut Duration) {
 /// The worker's own.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
-    pub(super) writer: Option<Writer>,
     next_trim: Instant,
 }
 
 impl Worker {
-    pub(super) fn new(shared: Arc<Shared>, writer: Writer) -> Self {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self {
             next_trim: clock::now() + shared.life.lease / BEATS * TRIM_BEATS,
             shared,
-            writer: Some(writer),
         }
     }
 
@@ -490,7 +480,7 @@ impl Worker {
     }
 
     /// Sends changes until the database has them, or says that it will not take them.
-    async fn make_durable(&mut self, batch: Batch) -> EngineResult<()> {
+    async fn make_durable(&self, batch: Batch) -> EngineResult<()> {
         let mut pause = PAUSE;
         loop {
             match self.attempt(&batch).await {
@@ -513,14 +503,14 @@ impl Worker {
     }
 
     /// Sends changes. They may have been made by an attempt before this one whose answer was lost.
-    async fn attempt(&mut self, batch: &Batch) -> EngineResult<()> {
+    async fn attempt(&self, batch: &Batch) -> EngineResult<()> {
         let (shared, since) = (Arc::clone(&self.shared), self.shared.since());
         if batch.edits.is_empty() {
-            let news = shared.readers.news(since).await?;
+            let news = shared.database.news(since).await?;
             shared.learn(|state| state.finish_unchanged(&batch.grounds, news));
             return Ok(());
         }
-        let (outcome, news) = self.writer().await?.change(since, batch).await?;
+        let (outcome, news) = shared.database.change(since, batch).await?;
         match outcome {
             Outcome::Made { at, stand } => {
                 shared.learn(|state| state.finish(at, &stand, news));
@@ -536,27 +526,10 @@ impl Worker {
         }
     }
 
-    async fn writer(&mut self) -> EngineResult<&Writer> {
-        let writer = self.take_writer().await?;
-        Ok(self.writer.insert(writer))
-    }
-
-    async fn take_writer(&mut self) -> EngineResult<Writer> {
-        let writer = self.writer.take();
-        match writer.filter(|writer| writer.session.is_alive()) {
-            Some(writer) => Ok(writer),
-            None => Writer::connect(&self.shared.connector).await,
-        }
-    }
-
     /// Lets others have the keys, too: all that was answered is in the database.
-    async fn share(&mut self) -> EngineResult<()> {
+    async fn share(&self) -> EngineResult<()> {
         let own = self.shared.own;
-        let shared = match self.writer().await {
-            Ok(writer) => writer.session.share(own).await,
-            Err(error) => Err(error),
-        };
-        match shared {
+        match self.shared.database.share(own).await {
             Ok(()) => {
                 self.shared.write().share();
                 // Operations wait for it.
@@ -578,31 +551,28 @@ impl Worker {
             return Ok(());
         }
         self.next_trim = clock::now() + self.shared.life.lease / BEATS * TRIM_BEATS;
-        self.writer().await?.session.trim().await
+        self.shared.database.trim(self.shared.own).await
     }
 
     /// Has the keys alone, if nobody else came meanwhile.
-    async fn be_alone(&mut self) -> EngineResult<()> {
+    async fn be_alone(&self) -> EngineResult<()> {
         let own = self.shared.own;
-        let (alone, _) = self.writer().await?.session.ask(own).await?;
+        let (alone, _) = self.shared.database.ask(own).await?;
         if alone != Some(own.id) {
             return Ok(());
         }
-        let news = self.shared.readers.news(self.shared.since()).await;
+        let news = self.shared.database.news(self.shared.since()).await;
         match news {
             Ok(news) => self.shared.learn(|state| state.be_alone(news)),
             // It keeps to the ways of those who share.
-            Err(_) => self.writer().await?.session.share(own).await?,
+            Err(_) => self.shared.database.share(own).await?,
         }
         Ok(())
     }
 
     /// The session ends. One that does not is ended by others.
-    async fn end(&mut self) {
-        let own = self.shared.own;
-        if let Ok(writer) = self.writer().await {
-            let _ = writer.session.end(own).await;
-        }
+    async fn end(&self) {
+        let _ = self.shared.database.end(self.shared.own).await;
     }
 }
 

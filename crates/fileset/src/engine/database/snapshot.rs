@@ -6,15 +6,15 @@
 use std::{
     cell::{Cell, RefCell},
     ops::{ControlFlow, Range},
-    sync::mpsc,
+    sync::{Arc, mpsc},
     time::Duration,
 };
 
 use bytes::Bytes;
 
 use super::{
+    driver::{Database, Page, Since},
     feed::News,
-    session::{Connector, Page, Reader, Since},
     worker::PAGE_MAX,
 };
 use crate::engine::{EngineError, EngineResult, Query, Reads, Visitor, behind, layers::in_order};
@@ -26,7 +26,6 @@ struct Asked {
     count: i64,
 }
 
-type Rows = Vec<(Bytes, Bytes)>;
 type Answer = EngineResult<Page>;
 
 /// The side of who looks. The thread beside it ends with it.
@@ -41,11 +40,11 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     /// Begins a look. The state is that of its first page. Does not block.
-    pub(super) fn begin(connector: Connector, since: Since, patience: Duration) -> Self {
+    pub(super) fn begin(database: Arc<dyn Database>, since: Since, patience: Duration) -> Self {
         let (ask, asked) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
         std::thread::spawn(move || {
-            if let Err(error) = serve(&connector, since, (&asked, &answer)) {
+            if let Err(error) = serve(&*database, since, (&asked, &answer)) {
                 let _ = answer.send(Err(error));
             }
         });
@@ -58,7 +57,12 @@ impl Snapshot {
         }
     }
 
-    fn page(&self, start: Bytes, end: Bytes, count: i64) -> EngineResult<Rows> {
+    fn page(
+        &self,
+        start: Bytes,
+        end: Bytes,
+        count: i64,
+    ) -> EngineResult<(Vec<(Bytes, Bytes)>, Bytes)> {
         let gone = || EngineError::Database("the look at all keys ended early".to_owned());
         let asked = self.ask.send(Asked { start, end, count });
         let answer = match asked {
@@ -69,7 +73,7 @@ impl Snapshot {
         match answer {
             Ok(page) => {
                 self.news.set(self.news.take().or(Some(page.news)));
-                Ok(page.rows)
+                Ok((page.rows, page.end))
             }
             Err(error) => {
                 self.failed.borrow_mut().get_or_insert(error.clone());
@@ -81,7 +85,7 @@ impl Snapshot {
 
 impl Reads for Snapshot {
     fn get(&self, key: &[u8]) -> EngineResult<Option<Bytes>> {
-        let rows = self.page(Bytes::copy_from_slice(key), behind(key), 1)?;
+        let (rows, _) = self.page(Bytes::copy_from_slice(key), behind(key), 1)?;
         Ok(rows.into_iter().next().map(|(_, value)| value))
     }
 
@@ -89,32 +93,26 @@ impl Reads for Snapshot {
         let range = in_order(range);
         let end = Bytes::copy_from_slice(range.end);
         let mut start = Bytes::copy_from_slice(range.start);
-        loop {
-            let rows = self.page(start, end.clone(), PAGE_MAX)?;
-            let count = rows.len() as i64;
-            let Some((last, _)) = rows.last() else {
-                return Ok(());
-            };
-            start = behind(last);
+        while start < end {
+            let (rows, read_until) = self.page(start, end.clone(), PAGE_MAX)?;
             for (key, value) in rows {
                 if visit(&key, &value) == ControlFlow::Break(()) {
                     return Ok(());
                 }
             }
-            if count < PAGE_MAX {
-                return Ok(());
-            }
+            start = read_until;
         }
+        Ok(())
     }
 }
 
 /// Runs a look; returns what others changed up to the state that it saw, if it saw one. Blocks.
 pub(super) fn look(
-    connector: Connector,
+    database: Arc<dyn Database>,
     (since, patience): (Since, Duration),
     query: Query<'_>,
 ) -> EngineResult<Option<News>> {
-    let snapshot = Snapshot::begin(connector, since, patience);
+    let snapshot = Snapshot::begin(database, since, patience);
     query(&snapshot);
     let (failed, news) = (snapshot.failed.take(), snapshot.news.take());
     failed.map_or(Ok(news), Err)
@@ -122,7 +120,7 @@ pub(super) fn look(
 
 /// Answers until nobody asks any more.
 fn serve(
-    connector: &Connector,
+    database: &dyn Database,
     mut since: Since,
     (asked, answer): (&mpsc::Receiver<Asked>, &mpsc::Sender<Answer>),
 ) -> EngineResult<()> {
@@ -130,16 +128,9 @@ fn serve(
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| EngineError::Io(error.to_string()))?;
-    let reader = runtime.block_on(async {
-        let reader = Reader::connect(connector).await?;
-        // Nobody waits for it.
-        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
-                     SET LOCAL idle_in_transaction_session_timeout = 0";
-        reader.session.all(begin).await?;
-        Ok::<_, EngineError>(reader)
-    })?;
+    let mut pages = runtime.block_on(database.freeze())?;
     for Asked { start, end, count } in asked {
-        let page = runtime.block_on(reader.page(since, &(start..end), count))?;
+        let page = runtime.block_on(pages.page(since, &(start..end), count))?;
         // All pages are as of the same state: what others changed before it is told once.
         since.seen = page.news.point;
         if answer.send(Ok(page)).is_err() {

@@ -1,25 +1,25 @@
 //! What the engine says of those who have the keys at the same time.
 
-use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{PostgresEngine, PostgresSettings, feed::moment, session::Session};
+use super::{DatabaseEngine, DatabaseSettings, driver::Database, feed::moment};
 use crate::engine::{Changed, EngineResult, Moment, Peers, SessionId, SessionRecord};
 
 /// The sessions of a file system, for who has none of them.
-pub struct PostgresSessions(Session);
+#[derive(Debug)]
+pub struct DatabaseSessions(Arc<dyn Database>);
 
-impl PostgresSessions {
+impl DatabaseSessions {
     /// Those of the file system that the settings name, whose directory is left alone.
-    pub async fn of(settings: &PostgresSettings) -> EngineResult<Self> {
-        Ok(Self(settings.connector()?.connect().await?))
+    pub fn of(settings: &dyn DatabaseSettings) -> EngineResult<Self> {
+        Ok(Self(settings.database()?))
     }
 
     /// All that are not over, by number.
     pub async fn list(&self) -> EngineResult<Vec<SessionRecord>> {
-        let listed = self.0.sessions().await?.into_iter();
-        Ok(listed.map(|(record, _)| record).collect())
+        listed(&*self.0).await
     }
 
     /// Ends one, as if its lease were over. Returns whether there was one.
@@ -28,14 +28,13 @@ impl PostgresSessions {
     }
 }
 
-impl fmt::Debug for PostgresSessions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresSessions").finish_non_exhaustive()
-    }
+async fn listed(database: &dyn Database) -> EngineResult<Vec<SessionRecord>> {
+    let listed = database.sessions().await?.into_iter();
+    Ok(listed.map(|(record, _)| record).collect())
 }
 
 #[async_trait]
-impl Peers for PostgresEngine {
+impl Peers for DatabaseEngine {
     fn session(&self) -> SessionId {
         SessionId(self.shared.own.id.cast_unsigned())
     }
@@ -76,11 +75,11 @@ impl Peers for PostgresEngine {
     }
 
     async fn sessions(&self) -> EngineResult<Vec<SessionRecord>> {
-        self.shared.readers.sessions().await
+        listed(&*self.shared.database).await
     }
 
     async fn evict(&self, session: SessionId) -> EngineResult<bool> {
-        let sessions = PostgresSessions(self.shared.connector.connect().await?);
-        sessions.evict(session).await
+        let id = session.0.cast_signed();
+        self.shared.database.end_other(id, None).await
     }
 }

@@ -12,9 +12,11 @@ use crate::engine::{
 
 /// How a counter or a mark moves: to `floor`, or by `plus` if it comes farther so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Count {
-    pub(super) floor: i64,
-    pub(super) plus: i64,
+pub struct Count {
+    /// Where it stands at least.
+    pub floor: i64,
+    /// What is added.
+    pub plus: i64,
 }
 
 impl Count {
@@ -40,35 +42,40 @@ impl Count {
         }
     }
 
-    /// Where it stands then.
-    fn of(self, value: Option<&Bytes>) -> Bytes {
+    /// Where it stands then, from the value that the key has.
+    pub fn of(self, value: Option<&Bytes>) -> Bytes {
         number(counter(value).saturating_add(self.plus).max(self.floor))
     }
 }
 
 /// The value of a counter or a mark.
-pub(super) fn number(value: i64) -> Bytes {
+pub fn number(value: i64) -> Bytes {
     Bytes::copy_from_slice(&value.to_le_bytes())
 }
 
 /// What becomes of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Edit {
+pub enum Edit {
+    /// It gets a value.
     Set(Bytes),
+    /// It goes.
     Remove,
+    /// It is a counter or a mark, which moves.
     Count(Count),
 }
 
 /// Edits by key.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Edits(BTreeMap<Bytes, Edit>);
+pub struct Edits(BTreeMap<Bytes, Edit>);
 
 impl Edits {
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Bytes, &Edit)> {
+    /// Each of them, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&Bytes, &Edit)> {
         self.0.iter()
     }
 

@@ -20,19 +20,16 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::{
+    driver::{Batch, Own, Page, Since},
     edits::{Draft, Edits, Over, number},
     feed::{Feed, News, Point},
     grounds::{Grounds, Noted},
     known::{Known, Look, Want},
-    session::{Batch, Own, Page, Since},
 };
 use crate::engine::{
     EngineError, EngineResult, Operation, Query, Verdict,
     layers::{Changes, Layer, Layered},
 };
-
-/// Bytes that one operation may change, and that it may look at which do not fit in memory.
-pub(super) const OPERATION_MAX: usize = 64 << 20;
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +102,8 @@ impl Group {
 #[derive(Debug)]
 pub(super) struct State {
     failed: Option<EngineError>,
+    /// Bytes that one operation may change and build on.
+    operation_max: usize,
     mode: Mode,
     pub(super) known: Known,
     pub(super) feed: Feed,
@@ -121,9 +120,10 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(mode: Mode, known: Known, feed: Feed) -> Self {
+    pub(super) fn new(mode: Mode, (known, feed): (Known, Feed), operation_max: usize) -> Self {
         Self {
             failed: None,
+            operation_max,
             mode,
             known,
             feed,
@@ -250,7 +250,7 @@ impl State {
 
     fn apply(&mut self, edits: Edits, grounds: Grounds) -> EngineResult<()> {
         let bytes = edits.size() + grounds.size();
-        if bytes > OPERATION_MAX {
+        if bytes > self.operation_max {
             return Err(EngineError::TooLarge(bytes));
         }
         let group = &mut self.waiting;
@@ -314,12 +314,12 @@ impl State {
         }
     }
 
-    /// What was read of a range.
-    pub(super) fn learn(&mut self, range: std::ops::Range<Bytes>, page: Page) {
+    /// What was read from `start` on.
+    pub(super) fn learn(&mut self, start: Bytes, page: Page) {
         let at = page.news.point.at;
         self.go_on(page.news);
         if let Some(since) = self.feed.behind(at) {
-            self.known.learn_range(range, page.rows, &since);
+            self.known.learn_range(start..page.end, page.rows, &since);
         }
     }
 

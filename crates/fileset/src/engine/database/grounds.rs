@@ -11,10 +11,11 @@ use crate::engine::{
 
 /// Keys and ranges that were looked at.
 #[derive(Debug, Default)]
-pub(super) struct Grounds {
-    pub(super) keys: BTreeSet<Bytes>,
+pub struct Grounds {
+    /// Single keys.
+    pub keys: BTreeSet<Bytes>,
     /// Of these all keys that there could be.
-    pub(super) ranges: Vec<Range<Bytes>>,
+    pub ranges: Vec<Range<Bytes>>,
 }
 
 impl Grounds {
@@ -32,7 +33,7 @@ impl Grounds {
     }
 
     /// Whether one of these keys is among them.
-    pub(super) fn have<'a>(&self, mut keys: impl Iterator<Item = &'a Bytes>) -> bool {
+    pub fn have<'a>(&self, mut keys: impl Iterator<Item = &'a Bytes>) -> bool {
         keys.any(|key| {
             self.keys.contains(key) || self.ranges.iter().any(|range| range.contains(key))
         })

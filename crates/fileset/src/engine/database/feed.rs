@@ -15,35 +15,39 @@ const KEYS_MAX: usize = 1 << 16;
 
 /// A point of the one history of all changes: two databases that went apart have different tips under one number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Point {
-    pub(super) at: i64,
-    pub(super) tip: i64,
+pub struct Point {
+    /// The number of the last change.
+    pub at: i64,
+    /// The random number of that change.
+    pub tip: i64,
 }
 
 /// A key with the number under which it was changed.
 #[derive(Debug, Clone)]
-pub(super) struct ChangedKey {
-    pub(super) at: i64,
-    pub(super) key: Bytes,
+pub struct ChangedKey {
+    /// The number.
+    pub at: i64,
+    /// The key.
+    pub key: Bytes,
     /// This session changed it.
-    pub(super) is_own: bool,
+    pub is_own: bool,
 }
 
 /// What a trip brought.
 #[derive(Debug, Clone, Default)]
-pub(super) struct News {
+pub struct News {
     /// As of this point.
-    pub(super) point: Point,
+    pub point: Point,
     /// The tip that the change behind the number that was asked from found, if that is listed.
-    pub(super) before: Option<i64>,
+    pub before: Option<i64>,
     /// Changes up to this number are not listed any more.
-    pub(super) floor: i64,
+    pub floor: i64,
     /// Somebody waits for the keys, which this session has alone.
-    pub(super) is_asked: bool,
+    pub is_asked: bool,
     /// The last batch of this session that was made, and the number of that among all changes.
-    pub(super) made: (i64, i64),
+    pub made: (i64, i64),
     /// What was changed behind the number that was asked from. Own changes are among it whose answer has not come yet.
-    pub(super) changed: Vec<ChangedKey>,
+    pub changed: Vec<ChangedKey>,
 }
 
 /// See the module.
@@ -196,6 +200,6 @@ impl Feed {
 }
 
 /// A number as others know it.
-pub(super) fn moment(at: i64) -> Moment {
+pub fn moment(at: i64) -> Moment {
     Moment(u64::try_from(at).unwrap_or_default())
 }
