@@ -26,7 +26,7 @@ guest-test: ## the tests that need a driver such as nbd, in an emulated guest wi
 
 tidy: ## formatting, clippy and the rules of the house, without tests
 	cargo fmt --all -- --check
-	cargo clippy --workspace --all-targets --features penstock-cli/bench -- -D warnings
+	cargo clippy --workspace --all-targets --features penstock-cli/bench,penstock-cli/tikv -- -D warnings
 	cargo clippy --package penstock-cli -- -D warnings
 	cargo xtask tidy
 

@@ -37,6 +37,11 @@ want_python_environments
 want_cargo_deny
 # What tests install for themselves, such as the clouds' own SDKs, outlives this clone.
 export PENSTOCK_TEST_CACHE=$penstock_cache
+# TiKV comes in no package: its tests start it from a folder with `start.sh` and `stop.sh`, such as one beside this clone.
+if [[ -z ${PENSTOCK_TEST_TIKV:-} && -x ../shared/engines/start.sh ]]; then
+  PENSTOCK_TEST_TIKV=$(realpath ../shared/engines)
+  export PENSTOCK_TEST_TIKV
+fi
 # Tests that cannot run here leave a line in it, and so do the checks below.
 PENSTOCK_TEST_SKIPS=$(mktemp)
 export PENSTOCK_TEST_SKIPS
@@ -50,7 +55,7 @@ step "Formatting"
 cargo fmt --all -- --check
 
 step "Clippy"
-cargo clippy --workspace --all-targets --features penstock-cli/bench -- -D warnings
+cargo clippy --workspace --all-targets --features penstock-cli/bench,penstock-cli/tikv -- -D warnings
 cargo clippy --package penstock-cli -- -D warnings
 
 step "The fuzz targets build"

@@ -9,15 +9,14 @@ mod suite;
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Write},
-    ops::ControlFlow,
     process::{Command, Stdio},
     sync::Arc,
 };
 
 use bytes::Bytes;
 use penstock_fileset::engine::{
-    Conditional, EmbeddedEngine, Engine, EngineError, MemoryEngine, MemorySession, ShippedEngine,
-    ShippedSettings, counter, mark, query, transact,
+    EmbeddedEngine, Engine, EngineError, MemoryEngine, MemorySession, ShippedEngine,
+    ShippedSettings, counter, query, transact,
 };
 use penstock_object_testing::MemoryStore;
 use proptest::prelude::*;

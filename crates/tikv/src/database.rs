@@ -83,7 +83,7 @@ impl Tikv {
             for (key, _) in rows {
                 client.trip(transaction.delete(Vec::from(key))).await?;
             }
-            if client.commit(&mut transaction).await != Committed::Perhaps {
+            if !matches!(client.commit(&mut transaction).await, Committed::Perhaps(_)) {
                 client.roll_back(&mut transaction).await;
                 break;
             }

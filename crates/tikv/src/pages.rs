@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::future;
 use penstock_fileset::engine::{
     EngineError, EngineResult,
     database::{ChangedKey, News, Own, Page, Pages, Point, Since},
@@ -28,10 +29,6 @@ const CONTENT: usize = 8;
 pub(crate) struct Listing(Vec<(i64, Listed)>);
 
 impl Listing {
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     pub(crate) fn read(space: &Space, rows: Vec<(Bytes, Bytes)>) -> EngineResult<Self> {
         let rows = rows.into_iter();
         let rows = rows.filter_map(|(key, value)| Some((space.number(&key)?, value)));
@@ -39,17 +36,27 @@ impl Listing {
         Ok(Self(listed.collect::<EngineResult<_>>()?))
     }
 
-    /// The tip that the change behind this number found, if that is listed.
-    pub(crate) fn before(&self, seen: i64) -> Option<i64> {
-        let (at, first) = self.0.first()?;
-        (*at == seen + 1).then_some(first.before)
+    /// One more, behind those that there are.
+    pub(crate) fn add(&mut self, at: i64, listed: Listed) {
+        self.0.push((at, listed));
     }
 
-    pub(crate) fn keys_of_others(&self, own: i64) -> impl Iterator<Item = &Bytes> {
-        let others = self
-            .0
-            .iter()
-            .filter(move |(_, listed)| listed.session != own);
+    /// Those behind a number.
+    pub(crate) fn behind(mut self, seen: i64) -> Self {
+        self.0.retain(|(at, _)| *at > seen);
+        self
+    }
+
+    /// The tip that the change behind a number found, if that is listed.
+    pub(crate) fn before(&self, seen: i64) -> Option<i64> {
+        let next = self.0.iter().find(|(at, _)| *at == seen + 1);
+        next.map(|(_, listed)| listed.before)
+    }
+
+    /// Keys that others than this session changed behind a number.
+    pub(crate) fn of_others(&self, own: i64, seen: i64) -> impl Iterator<Item = &Bytes> {
+        let is_others = move |(at, listed): &&(i64, Listed)| *at > seen && listed.session != own;
+        let others = self.0.iter().filter(is_others);
         others.flat_map(|(_, listed)| &listed.keys)
     }
 }
@@ -58,13 +65,13 @@ impl Listing {
 pub(crate) fn news(
     head: &Head,
     (own, session): (Own, Option<Session>),
-    listing: Option<Listing>,
+    (since, listing): (Since, Option<Listing>),
 ) -> Option<News> {
     let session = session.filter(|session| session.token == own.token)?;
     // Who cannot be told all begins anew.
     let floor = listing.as_ref().map_or(head.sequence, |_| head.floor);
     let listing = listing.unwrap_or_default();
-    let before = listing.0.first().map(|(_, listed)| listed.before);
+    let before = listing.before(since.seen.at);
     let mut changed = Vec::new();
     for (at, listed) in listing.0 {
         let is_own = listed.session == own.id;
@@ -109,20 +116,12 @@ impl<'a> Look<'a> {
 
     /// What a session is told that knows what was before.
     pub(crate) async fn news(&self, since: Since) -> EngineResult<News> {
-        let (space, head, own) = (&self.keys.space, &self.head, since.own);
-        let session = self.get(space.session(own.id)).await?;
+        let own = since.own;
+        let session = self.get(self.keys.space.session(own.id));
+        let found = future::join(session, self.listing(since.seen.at)).await;
+        let (session, listing) = (found.0?, found.1?);
         let session = session.map(Session::decoded).transpose()?;
-        let is_behind = since.seen.at < head.sequence;
-        let listing = match is_behind && since.seen.at >= head.floor {
-            true => self.listing(since.seen.at).await?,
-            false => Some(Listing::new()),
-        };
-        let mut told = news(head, (own, session), listing);
-        if let Some(told) = &mut told {
-            let is_next = told.changed.first().map(|changed| changed.at) == Some(since.seen.at + 1);
-            told.before = told.before.filter(|_| is_next);
-        }
-        since.checked(told)
+        since.checked(news(&self.head, (own, session), (since, listing)))
     }
 
     /// All sessions, by number.
@@ -141,8 +140,11 @@ impl<'a> Look<'a> {
     }
 
     async fn listing(&self, seen: i64) -> EngineResult<Option<Listing>> {
-        let space = &self.keys.space;
-        let range = space.change(seen + 1)..space.change(self.head.sequence + 1);
+        let (space, head) = (&self.keys.space, &self.head);
+        if seen >= head.sequence || seen < head.floor {
+            return Ok(Some(Listing::default()));
+        }
+        let range = space.change(seen + 1)..space.change(head.sequence + 1);
         let rows = self.keys.whole(&self.moment, range.clone()).await?;
         let rows = rows.map(|rows| overlaid(rows, (&self.head.pending, range)));
         rows.map(|rows| Listing::read(space, rows)).transpose()

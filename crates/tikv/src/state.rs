@@ -22,8 +22,9 @@ const KEYS_MAX: usize = 1024;
 const SCAN_MAX: u32 = 512;
 /// Steps that others were faster than, until somebody else is to try.
 const ATTEMPTS: u32 = 12;
-/// How long the first pause is behind one who was faster.
+/// How long the first pause is behind one who was faster, at most, and how long the longest.
 const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_millis(16);
 /// Bytes of a range that is read as a whole.
 const WHOLE_MAX: usize = 64 << 20;
 
@@ -67,7 +68,7 @@ impl Keys {
                 return Ok(answer);
             }
             clock::sleep(pause.mul_f64(random::fraction())).await;
-            pause *= 2;
+            pause = (pause * 2).min(PAUSE_MAX);
         }
         Err(self.client.failure("others change it all the time"))
     }
@@ -234,7 +235,7 @@ impl Keys {
             self.client.trip(put).await?;
         }
         match self.client.commit(transaction).await {
-            Committed::Perhaps => Ok(true),
+            Committed::Perhaps(_) => Ok(true),
             // Somebody else folds the same.
             Committed::Conflict => {
                 self.client.roll_back(transaction).await;
@@ -329,16 +330,17 @@ impl<'a> State<'a> {
         let (keys, key) = (self.keys, Vec::from(self.keys.space.head()));
         let put = self.transaction.put(key, head.encoded());
         keys.client.trip(put).await?;
-        let committed = keys.client.commit(&mut self.transaction).await;
-        if committed == Committed::Conflict {
-            return Ok(false);
-        }
-        // Nothing of it is believed.
-        let now = keys.client.now().await?;
-        let found = keys.head_at(&now).await?;
+        // Nothing of it is believed. Where it is said to be made it was there at that moment, if ever.
+        let (moment, unknown) = match keys.client.commit(&mut self.transaction).await {
+            Committed::Conflict => return Ok(false),
+            Committed::Perhaps(Some(moment)) => (moment, None),
+            Committed::Perhaps(None) => (keys.client.now().await?, None),
+            Committed::Unknown(error) => (keys.client.now().await?, Some(error)),
+        };
+        let found = keys.head_at(&moment).await?;
         let is_made = found.is_some_and(|found| found.stamp == next);
-        match committed {
-            Committed::Unknown(error) if !is_made => Err(error),
+        match unknown {
+            Some(error) if !is_made => Err(error),
             _ => Ok(is_made),
         }
     }

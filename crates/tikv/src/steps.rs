@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use futures_util::future;
 use penstock_fileset::engine::{
-    EngineResult,
+    EngineResult, counter,
     database::{Batch, Edit, News, Outcome, Own, Point, Since, over, put_back},
 };
 
 use crate::{
     pages::{Listing, news},
-    records::{Listed, Session},
+    records::{Changes, Listed, Session, Space},
     state::{Running, State, Step},
 };
 
@@ -204,63 +205,94 @@ impl Step for Change<'_> {
     fn run<'a>(&'a self, state: &'a mut State<'_>) -> Running<'a, Self::Answer> {
         Box::pin(async move {
             let own = self.since.own;
-            let session = own_session(state, own).await?.ok_or_else(over)?;
-            let outcome = match self.batch.number - session.batch {
-                0 => Outcome::Made {
-                    at: session.at,
-                    stand: BTreeMap::new(),
+            let seen = self.since.seen.at.min(self.batch.seen.at);
+            let found = future::join3(
+                own_session(state, own),
+                self.listing(state, seen),
+                state.get_all(self.counted(state.space())),
+            );
+            let (session, listing, counters) = found.await;
+            let (session, mut listing) = (session?.ok_or_else(over)?, listing?);
+            let (outcome, session) = match self.batch.number - session.batch {
+                0 => (made(&session), session),
+                1 => match self.is_right(state, listing.as_ref())? {
+                    true => self.make(state, session, (&mut listing, &counters?)),
+                    false => (Outcome::Outdated, session),
                 },
-                1 => self.make(state, session).await?,
                 _ => return Err(put_back()),
             };
-            let session = own_session(state, own).await?;
-            let listing = self.listing(state, self.since.seen).await?;
-            let told = news(&state.head, (own, session), listing);
+            let listing = listing.map(|listing| listing.behind(self.since.seen.at));
+            let told = news(&state.head, (own, Some(session)), (self.since, listing));
             Ok((outcome, self.since.checked(told)?))
         })
     }
 }
 
+/// A batch that was made before.
+fn made(session: &Session) -> Outcome {
+    Outcome::Made {
+        at: session.at,
+        stand: BTreeMap::new(),
+    }
+}
+
 impl Change<'_> {
-    /// What was changed behind a point, as the state has it.
-    async fn listing(&self, state: &State<'_>, seen: Point) -> EngineResult<Option<Listing>> {
+    /// The keys of counters that move.
+    fn counted(&self, space: &Space) -> Vec<Bytes> {
+        let edits = self.batch.edits.iter();
+        let counted = edits.filter(|(_, edit)| matches!(edit, Edit::Count(_)));
+        counted.map(|(key, _)| space.data(key)).collect()
+    }
+
+    /// What was changed behind a number, as the state has it; `None` if it is too much.
+    async fn listing(&self, state: &State<'_>, seen: i64) -> EngineResult<Option<Listing>> {
         let (space, head) = (state.space(), &state.head);
-        if seen.at >= head.sequence {
-            return Ok(Some(Listing::new()));
+        if seen >= head.sequence || seen < head.floor {
+            return Ok(Some(Listing::default()));
         }
-        let range = space.change(seen.at + 1)..space.change(head.sequence + 1);
+        let range = space.change(seen + 1)..space.change(head.sequence + 1);
         let rows = state.scan(range).await?;
         rows.map(|rows| Listing::read(space, rows)).transpose()
     }
 
-    async fn make(&self, state: &mut State<'_>, session: Session) -> EngineResult<Outcome> {
-        let (batch, own) = (self.batch, self.since.own);
-        let (seen, head) = (batch.seen, &state.head);
-        let is_other = head.sequence < seen.at || head.sequence == seen.at && head.tip != seen.tip;
-        if is_other {
+    /// Whether nobody changed what the batch builds on. Fails where the history is another one.
+    fn is_right(&self, state: &State<'_>, listing: Option<&Listing>) -> EngineResult<bool> {
+        let (seen, head) = (self.batch.seen, &state.head);
+        if head.sequence < seen.at || head.sequence == seen.at && head.tip != seen.tip {
             return Err(put_back());
         }
-        let Some(listing) = self.listing(state, seen).await? else {
-            return Ok(Outcome::Outdated);
-        };
-        let before = listing.before(seen.at);
+        let before = listing.and_then(|listing| listing.before(seen.at));
         if before.is_some_and(|before| before != seen.tip) {
             return Err(put_back());
         }
-        if state.head.floor > seen.at || batch.grounds.have(listing.keys_of_others(own.id)) {
-            return Ok(Outcome::Outdated);
-        }
-        let stand = self.apply(state).await?;
-        let found = std::mem::replace(&mut state.head.tip, self.tip);
+        let own = self.since.own.id;
+        let grounds = &self.batch.grounds;
+        Ok(head.floor <= seen.at
+            && listing.is_some_and(|listing| !grounds.have(listing.of_others(own, seen.at))))
+    }
+
+    /// Makes the batch. It is listed for others, and told to its session.
+    fn make(
+        &self,
+        state: &mut State<'_>,
+        session: Session,
+        (listing, counters): (&mut Option<Listing>, &Changes),
+    ) -> (Outcome, Session) {
+        let (batch, own) = (self.batch, self.since.own);
+        let stand = self.apply(state, counters);
+        let before = std::mem::replace(&mut state.head.tip, self.tip);
         state.head.sequence += 1;
         let at = state.head.sequence;
         if batch.is_told {
             let listed = Listed {
                 session: own.id,
-                before: found,
+                before,
                 keys: batch.edits.iter().map(|(key, _)| key.clone()).collect(),
             };
             state.put(state.space().change(at), listed.encoded());
+            if let Some(listing) = listing {
+                listing.add(at, listed);
+            }
         }
         let session = Session {
             batch: batch.number,
@@ -271,30 +303,24 @@ impl Change<'_> {
             ..session
         };
         state.put(state.space().session(own.id), session.encoded());
-        Ok(Outcome::Made { at, stand })
+        (Outcome::Made { at, stand }, session)
     }
 
     /// Makes the edits; returns where counters stand.
-    async fn apply(&self, state: &mut State<'_>) -> EngineResult<BTreeMap<Bytes, i64>> {
-        let space = state.space();
-        let edits = || self.batch.edits.iter();
-        let counted = edits().filter(|(_, edit)| matches!(edit, Edit::Count(_)));
-        let counted: Vec<Bytes> = counted.map(|(key, _)| space.data(key)).collect();
-        let values = state.get_all(counted).await?;
+    fn apply(&self, state: &mut State<'_>, counters: &Changes) -> BTreeMap<Bytes, i64> {
         let mut stand = BTreeMap::new();
-        for (key, edit) in edits() {
-            let place = space.data(key);
+        for (key, edit) in self.batch.edits.iter() {
+            let place = state.space().data(key);
             match edit {
                 Edit::Set(value) => state.put(place, value.clone()),
                 Edit::Remove => state.delete(place),
                 Edit::Count(count) => {
-                    let value = count.of(values.get(&place).and_then(Option::as_ref));
-                    let number = penstock_fileset::engine::counter(Some(&value));
-                    stand.insert(key.clone(), number);
+                    let value = count.of(counters.get(&place).and_then(Option::as_ref));
+                    stand.insert(key.clone(), counter(Some(&value)));
                     state.put(place, value);
                 }
             }
         }
-        Ok(stand)
+        stand
     }
 }

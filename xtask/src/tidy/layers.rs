@@ -7,6 +7,7 @@
 //!      ->  bucket (volume) ->  vfs, transfer  ->  object  ->  base
 //!      ->  stream (volume) ->  vfs, transfer
 //!      ->  fileset (volume) ->  vfs, transfer
+//!      ->  tikv (database of filesets) ->  fileset
 //!      ->  tools           ->          vfs, object  ->  base
 //!      ->  bench           ->          development server
 //!      ->  control         ->          base
@@ -24,7 +25,7 @@ use serde_json::Value;
 use super::Finding;
 
 /// A crate of ours with the crates of ours that it may use.
-const LAYERS: [(&str, &[&str]); 21] = [
+const LAYERS: [(&str, &[&str]); 22] = [
     ("penstock-base", &[]),
     ("penstock-control", &["penstock-base"]),
     ("penstock-object", &["penstock-base"]),
@@ -60,6 +61,17 @@ const LAYERS: [(&str, &[&str]); 21] = [
             "penstock-vfs",
         ],
     ),
+    (
+        "penstock-tikv",
+        &[
+            "penstock-base",
+            "penstock-fileset",
+            // Its tests put a volume above it.
+            "penstock-object",
+            "penstock-transfer",
+            "penstock-vfs",
+        ],
+    ),
     ("penstock-fuse", &["penstock-base", "penstock-vfs"]),
     ("penstock-nfs", &["penstock-base", "penstock-vfs"]),
     (
@@ -79,6 +91,7 @@ const LAYERS: [(&str, &[&str]); 21] = [
             "penstock-nfs",
             "penstock-object",
             "penstock-stream",
+            "penstock-tikv",
             "penstock-tools",
             "penstock-transfer",
             "penstock-vfs",
@@ -112,7 +125,7 @@ const STORES: &str = "penstock-object-testing";
 const FOR_TESTS: [&str; 5] = [DEVELOPMENT_SERVER, SKIPS, CONFORMANCE, STORES, TOYS];
 
 /// Libraries that speak a protocol, with the crates that may use them; those that none may are for tests.
-const CONFINED: [(&str, &[&str]); 9] = [
+const CONFINED: [(&str, &[&str]); 10] = [
     ("httparse", &["penstock-object", DEVELOPMENT_SERVER]),
     ("quick-xml", &["penstock-object", DEVELOPMENT_SERVER]),
     (
@@ -121,6 +134,7 @@ const CONFINED: [(&str, &[&str]); 9] = [
     ),
     ("tokio-rustls", &["penstock-object", "penstock-fileset"]),
     ("tokio-postgres", &["penstock-fileset"]),
+    ("tikv-client", &["penstock-tikv"]),
     ("io-uring", &["penstock-block"]),
     ("nfs3_client", &[]),
     ("nfs3_types", &[]),

@@ -3,6 +3,8 @@
 #![allow(
     unreachable_pub,
     dead_code,
+    unused_imports,
+    unused_macros,
     clippy::unwrap_used,
     reason = "each test file uses some of it"
 )]
@@ -128,5 +130,4 @@ macro_rules! on_each_engine {
     };
 }
 
-#[allow(unused_imports, reason = "each test file uses some of it")]
 pub(crate) use on_each_engine;

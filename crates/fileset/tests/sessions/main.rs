@@ -11,16 +11,15 @@
 mod answers;
 #[path = "../database/mod.rs"]
 mod database;
-mod ground;
 mod histories;
 #[path = "../keys/mod.rs"]
 mod keys;
 mod leases;
 mod put_back;
+mod several;
 mod together;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, Command, Stdio},
@@ -31,17 +30,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
-use penstock_base::random;
 use penstock_fileset::engine::{
-    DatabaseEngine, Engine, EngineError, MemorySession, Moment, Peers, PostgresSettings, SessionId,
-    Transaction, transact,
+    DatabaseEngine, Engine, EngineError, Peers, PostgresSettings, SessionId,
 };
 use proptest::prelude::*;
-use tempfile::TempDir;
 
-use database::{Server, Turns, relay::Relay, settings as settings_on, settings_at};
-use keys::{Outcome, block_on, count, get, model, put, put_value, random_steps, step};
+use database::{Server, Turns, relay::Relay, settings_at};
+use keys::{block_on, count, model, put, put_value, random_steps, step};
+use several::{Machines, check_whole};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_was_evicted_changes_nothing_and_sees_nothing() {

@@ -13,9 +13,9 @@ use penstock_fileset::engine::{Engine, Moment, Peers};
 
 use crate::{
     database::Server,
-    ground::{Machines, check_whole},
     histories::histories,
     keys::{get, put, put_value, step},
+    several::{Machines, check_whole},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,14 +1,8 @@
 //! What every engine must do, on a cluster.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
-
-mod database;
-#[path = "../../fileset/tests/keys/mod.rs"]
-mod keys;
-#[path = "../../fileset/tests/suite/mod.rs"]
-mod suite;
-
 use std::sync::Arc;
+
+use crate::{database, suite};
 
 macro_rules! suite_tests {
     ($($test:ident),+ $(,)?) => {

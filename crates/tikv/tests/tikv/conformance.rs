@@ -1,9 +1,5 @@
 //! A fileset does what every volume must, on a cluster.
 
-#![allow(clippy::unwrap_used)]
-
-mod database;
-
 use std::sync::Arc;
 
 use penstock_base::{BufferPool, MemoryBudget};
@@ -15,6 +11,8 @@ use penstock_object_testing::MemoryStore;
 use penstock_transfer::Transfer;
 use penstock_vfs::Identity;
 use penstock_vfs_conformance::{Ground, conformance_tests};
+
+use crate::database;
 
 const MEMORY: u64 = 64 << 20;
 
