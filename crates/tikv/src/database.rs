@@ -13,6 +13,7 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{
+    Mutex,
     clock::{self, Instant},
     random,
 };
@@ -20,7 +21,7 @@ use penstock_fileset::engine::{
     EngineResult, SessionId, SessionRecord,
     database::{Batch, Database, Limits, News, Outcome, Own, Page, Pages, Point, Since, moment},
 };
-use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
 
 use crate::{
     address::TikvAddress,
@@ -49,7 +50,7 @@ const LIMITS: Limits = Limits {
 pub(crate) struct Tikv {
     keys: Keys,
     collects_garbage: bool,
-    next_collection: Mutex<Instant>,
+    collecting: Mutex<Option<Collecting>>,
 }
 
 impl Tikv {
@@ -58,9 +59,10 @@ impl Tikv {
             keys: Keys {
                 client: Client::new(address),
                 space: Space::new(&address.prefix, identity),
+                folded: Mutex::default(),
             },
             collects_garbage: address.collects_garbage,
-            next_collection: Mutex::new(clock::now()),
+            collecting: Mutex::default(),
         }
     }
 
@@ -71,7 +73,7 @@ impl Tikv {
 
     /// Removes changes that are not listed any more. Nobody looks at them.
     async fn remove_listed(&self, floor: i64) -> EngineResult<()> {
-        let Keys { client, space } = &self.keys;
+        let Keys { client, space, .. } = &self.keys;
         let range = space.change(0)..space.change(floor + 1);
         for _ in 0..TRIMS {
             let now = client.now().await?;
@@ -91,21 +93,46 @@ impl Tikv {
         Ok(())
     }
 
-    /// Lets the values go that nobody looks at any more, if this session is the one that does.
+    /// Lets the values go that nobody looks at any more, if this session is the one that does. Nobody waits for it.
     async fn collect_garbage(&self, own: Own) -> EngineResult<()> {
-        let mut next = self.next_collection.lock().await;
-        let is_first = || async {
-            let sessions = self.sessions().await?;
-            let first = sessions.first().map(|(record, _)| record.id);
-            Ok(first == Some(SessionId(own.id.cast_unsigned())))
-        };
-        if !self.collects_garbage || clock::now() < *next || !is_first().await? {
+        let is_due = |last: &Collecting| clock::now() >= last.next && last.work.is_finished();
+        if !self.collects_garbage || !self.collecting.lock().as_ref().is_none_or(is_due) {
             return Ok(());
         }
-        *next = clock::now() + GARBAGE_INTERVAL;
-        let client = self.keys.client.get().await?;
-        let until = before(&self.keys.client.now().await?, GARBAGE_AGE);
-        self.keys.client.trip(client.gc(until)).await.map(drop)
+        let sessions = self.sessions().await?;
+        let first = sessions.first().map(|(record, _)| record.id);
+        if first == Some(SessionId(own.id.cast_unsigned())) {
+            let work = tokio::spawn(collected(self.keys.client.another()));
+            let next = clock::now() + GARBAGE_INTERVAL;
+            *self.collecting.lock() = Some(Collecting { next, work });
+        }
+        Ok(())
+    }
+}
+
+/// A collection of garbage, and when the next one is due.
+struct Collecting {
+    next: Instant,
+    work: JoinHandle<()>,
+}
+
+impl Drop for Collecting {
+    fn drop(&mut self) {
+        self.work.abort();
+    }
+}
+
+/// Collects garbage of the cluster.
+async fn collected(client: Client) {
+    let collect = async {
+        let made = client.get().await?;
+        let until = before(&client.now().await?, GARBAGE_AGE);
+        let collected = made.gc(until).await;
+        collected.map_err(|error| client.failure(error))
+    };
+    let collected = clock::deadline(GARBAGE_INTERVAL, Box::pin(collect)).await;
+    if let Ok(Err(error)) = collected {
+        tracing::warn!(%error, "the garbage of the cluster was not collected; it is tried again");
     }
 }
 

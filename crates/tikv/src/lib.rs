@@ -27,8 +27,7 @@
 //! When more is pending than [`PENDING_MAX`](state) the next step first **folds** it into the keys, by transactions of many
 //! keys of which it believes nothing: it reads all keys back and compares, and does it again until they are as they should be.
 //! Then it replaces the head by one without them. Folding changes what is seen in no way, so a part of it, or one that
-//! is repeated, does no harm. One that comes late does none either: it began at a state in which the same was pending, and
-//! TiKV refuses to put a key that was put since.
+//! is repeated, does no harm. One that comes late is refused: it locks the head first, and TiKV refuses to lock what was put since.
 //!
 //! Each head has a random **stamp**. After each commit, whatever came of it, the head is read back: with this stamp, the step
 //! was made. With another one it may have been, and is done again; a batch then finds its number taken by itself. An

@@ -3,7 +3,7 @@
 use std::{future::Future, ops::Range, pin::Pin, time::Duration};
 
 use bytes::Bytes;
-use penstock_base::{clock, random};
+use penstock_base::{Mutex, clock, random};
 use penstock_fileset::engine::{EngineError, EngineResult};
 use tikv_client::{KvPair, Timestamp, Transaction};
 
@@ -44,6 +44,8 @@ pub(crate) type Running<'a, T> = Pin<Box<dyn Future<Output = EngineResult<T>> + 
 pub(crate) struct Keys {
     pub(crate) client: Client,
     pub(crate) space: Space,
+    /// The stamp of the head whose pending changes are known to be in their keys.
+    pub(crate) folded: Mutex<Option<u64>>,
 }
 
 /// Why nothing is to be had.
@@ -55,6 +57,7 @@ impl Keys {
         Self {
             client: self.client.another(),
             space: self.space.clone(),
+            folded: Mutex::default(),
         }
     }
 
@@ -82,6 +85,7 @@ impl Keys {
         Ok(State {
             keys: self,
             transaction,
+            found: head.clone(),
             head: Head::decoded(head)?,
             changes: Changes::new(),
         })
@@ -187,44 +191,39 @@ impl Keys {
         head.map(Head::decoded).transpose()
     }
 
-    /// Writes what is pending in the state of this stamp to its keys, and looks whether it is there. Returns `false` if
-    /// there is another state by now.
-    async fn fold(&self, stamp: u64, pending: &Changes) -> EngineResult<bool> {
+    /// Writes what is pending in the state of this stamp to its keys, unless there is another state by now, and looks
+    /// whether it is there.
+    async fn fold(&self, stamp: u64, pending: &Changes) -> EngineResult<()> {
         let mut part = Vec::new();
         let mut bytes = 0;
         for (key, value) in pending {
             bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
             part.push((key, value));
             if bytes >= FOLD_MAX {
-                if !self.fold_part(stamp, std::mem::take(&mut part)).await? {
-                    return Ok(false);
-                }
+                self.fold_part(stamp, std::mem::take(&mut part)).await?;
                 bytes = 0;
             }
         }
-        if !self.fold_part(stamp, part).await? {
-            return Ok(false);
-        }
+        self.fold_part(stamp, part).await?;
         let now = self.client.now().await?;
         let found = self
             .get_all(&now, pending.keys().cloned().collect())
             .await?;
-        match found == *pending {
-            true => Ok(true),
-            false => Err(self.client.failure("not all keys were written")),
-        }
+        let is_there = found == *pending;
+        *self.folded.lock() = is_there.then_some(stamp);
+        Ok(())
     }
 
-    async fn fold_part(
-        &self,
-        stamp: u64,
-        part: Vec<(&Bytes, &Option<Bytes>)>,
-    ) -> EngineResult<bool> {
+    /// The head is locked by it, and comes first: so it is refused as a whole when the head was put since, be that an hour
+    /// ago, and what it puts is never older than what others put.
+    async fn fold_part(&self, stamp: u64, part: Vec<(&Bytes, &Option<Bytes>)>) -> EngineResult<()> {
         let mut state = self.latest().await?;
         if state.head.stamp != stamp {
-            return Ok(false);
+            return Ok(());
         }
         let transaction = &mut state.transaction;
+        let head = [Vec::from(self.space.head())];
+        self.client.trip(transaction.lock_keys(head)).await?;
         for (key, value) in part {
             let put = async {
                 match value {
@@ -235,11 +234,11 @@ impl Keys {
             self.client.trip(put).await?;
         }
         match self.client.commit(transaction).await {
-            Committed::Perhaps(_) => Ok(true),
-            // Somebody else folds the same.
+            Committed::Perhaps(_) => Ok(()),
+            // Somebody else folds the same, or was faster.
             Committed::Conflict => {
                 self.client.roll_back(transaction).await;
-                Ok(true)
+                Ok(())
             }
             Committed::Unknown(error) => Err(error),
         }
@@ -250,6 +249,8 @@ impl Keys {
 pub(crate) struct State<'a> {
     keys: &'a Keys,
     transaction: Transaction,
+    /// The head as it was found.
+    found: Vec<u8>,
     pub(crate) head: Head,
     changes: Changes,
 }
@@ -311,12 +312,17 @@ impl<'a> State<'a> {
 
     /// Makes the changes, if nobody else made some since. Returns `false` if they were not made, or may not have been.
     async fn make(mut self) -> EngineResult<bool> {
+        if self.changes.is_empty() && self.head.encoded() == self.found {
+            return Ok(true);
+        }
         let head = std::mem::take(&mut self.head);
         let (stamp, next) = (head.stamp, random::number());
         let mut pending = head.pending;
         let is_much = size(&pending) + size(&self.changes) > PENDING_MAX;
         if is_much && !pending.is_empty() {
-            if !self.keys.fold(stamp, &pending).await? {
+            if *self.keys.folded.lock() != Some(stamp) {
+                // It is as if the head was put since: the step is done again.
+                self.keys.fold(stamp, &pending).await?;
                 return Ok(false);
             }
             pending.clear();

@@ -18,7 +18,7 @@ use std::{
 
 use penstock_base::random;
 use penstock_fileset::engine::{
-    DatabaseEngine, Engine, EngineError, Peers, has_database, remove_database,
+    DatabaseEngine, DatabaseSettings, Engine, EngineError, Peers, has_database, remove_database,
 };
 
 use database::{Server, cluster::Member, settings};
@@ -210,6 +210,28 @@ async fn a_cluster_that_is_not_there_is_told_in_time() {
         "{failed:?}"
     );
     assert!(begun.elapsed() < Duration::from_secs(30));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_keys_said_long_ago_is_given_up() {
+    let Some(server) = Server::shared() else {
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    let mut settings = settings(server, place.path(), random::number());
+    let address = format!("tikv://{}/garbage", server.address());
+    settings.address = penstock_tikv::TikvAddress::parse(&address).unwrap();
+    let database = settings.database().unwrap();
+    database.create().await.unwrap();
+    let own = database.begin(1, "a test").await.unwrap();
+    assert_eq!(server.safe_point(), 0);
+    database.trim(own).await.unwrap();
+    while server.safe_point() == 0 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // It goes on with what is there.
+    assert!(database.beat(own, 0).await.unwrap());
+    database.remove().await.unwrap();
 }
 
 /// Set for the process that is killed: where its engine is, the cluster, and which file system.

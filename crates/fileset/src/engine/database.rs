@@ -197,7 +197,7 @@ impl DatabaseEngine {
             }
         };
         let known = (Known::new(tenancy.memory as usize), Feed::new(seen));
-        let state = State::new(mode, known, database.limits().operation);
+        let state = State::new(mode, known, database.limits());
         let life = (own, life, tenancy.patience);
         let shared = Arc::new(Shared::new(database, state, life));
         let pulse = Pulse::new(Arc::clone(&shared));

@@ -106,6 +106,12 @@ impl Cluster {
         Member(format!("tikv{number}"))
     }
 
+    /// Up to which moment garbage was given up; 0 at first.
+    pub fn safe_point(&self) -> u64 {
+        let found = self.ask("gc/safepoint");
+        found["gc_safe_point"].as_u64().unwrap_or(0)
+    }
+
     fn ask(&self, what: &str) -> Value {
         let url = format!("http://{}/pd/api/v1/{what}", self.address);
         let output = Command::new("curl").args(["-sf", &url]).output().unwrap();

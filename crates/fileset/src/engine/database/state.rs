@@ -20,7 +20,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::{
-    driver::{Batch, Own, Page, Since},
+    driver::{Batch, Limits, Own, Page, Since},
     edits::{Draft, Edits, Over, number},
     feed::{Feed, News, Point},
     grounds::{Grounds, Noted},
@@ -56,6 +56,8 @@ pub(super) enum Ran {
     Waits(watch::Receiver<Fate>),
     /// It did nothing: it needs to know this first.
     Missed(Want),
+    /// It did nothing: what waits takes no more.
+    Full,
     /// It did nothing: others come in just now.
     Yielding,
     /// It did nothing: the session may be over.
@@ -102,8 +104,7 @@ impl Group {
 #[derive(Debug)]
 pub(super) struct State {
     failed: Option<EngineError>,
-    /// Bytes that one operation may change and build on.
-    operation_max: usize,
+    limits: Limits,
     mode: Mode,
     pub(super) known: Known,
     pub(super) feed: Feed,
@@ -120,10 +121,10 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(mode: Mode, (known, feed): (Known, Feed), operation_max: usize) -> Self {
+    pub(super) fn new(mode: Mode, (known, feed): (Known, Feed), limits: Limits) -> Self {
         Self {
             failed: None,
-            operation_max,
+            limits,
             mode,
             known,
             feed,
@@ -217,7 +218,9 @@ impl State {
         if is_alone && edits.is_empty() {
             return Ok(Ran::Done);
         }
-        self.apply(edits, grounds)?;
+        if !self.apply(edits, grounds)? {
+            return Ok(Ran::Full);
+        }
         Ok(match is_alone {
             true => Ran::Done,
             false => Ran::Waits(self.waiting.fate.subscribe()),
@@ -248,10 +251,15 @@ impl State {
         }
     }
 
-    fn apply(&mut self, edits: Edits, grounds: Grounds) -> EngineResult<()> {
+    /// Adds an operation to those that wait. Returns `false` if there is no room for it.
+    fn apply(&mut self, edits: Edits, grounds: Grounds) -> EngineResult<bool> {
         let bytes = edits.size() + grounds.size();
-        if bytes > self.operation_max {
+        let Limits { operation, waiting } = self.limits;
+        if bytes > operation {
             return Err(EngineError::TooLarge(bytes));
+        }
+        if self.waiting.bytes + bytes > operation + waiting {
+            return Ok(false);
         }
         let group = &mut self.waiting;
         group.edits.extend(edits);
@@ -260,7 +268,7 @@ impl State {
         group.bytes += bytes;
         group.operations += 1;
         self.applied += 1;
-        Ok(())
+        Ok(true)
     }
 
     /// What goes to the database now, if something does, and the last operation that was applied: all before it was made

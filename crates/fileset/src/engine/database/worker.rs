@@ -254,6 +254,7 @@ impl Shared {
                     pin.as_mut().map_or(Ok(()), |pin| pin.extend(fetched))?;
                     misses += 1;
                 }
+                Ran::Full => self.bell.notify_one(),
                 Ran::Yielding => {
                     let others_are_in = |_: &Progress| self.read().mode() != Mode::Yielding;
                     self.reached(others_are_in).await?;
