@@ -27,7 +27,7 @@ const ANSWER_MAX: usize = 64 << 20;
 const TOLD_MAX: usize = 300;
 
 /// What came of a commit, as far as the client knows.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Committed {
     /// It says so, and when, which is to be looked at.
     Perhaps(Option<Timestamp>),

@@ -247,10 +247,11 @@ impl Change<'_> {
     /// What was changed behind a number, as the state has it; `None` if it is too much.
     async fn listing(&self, state: &State<'_>, seen: i64) -> EngineResult<Option<Listing>> {
         let (space, head) = (state.space(), &state.head);
-        if seen >= head.sequence || seen < head.floor {
+        let first = seen.max(head.floor) + 1;
+        if first > head.sequence {
             return Ok(Some(Listing::default()));
         }
-        let range = space.change(seen + 1)..space.change(head.sequence + 1);
+        let range = space.change(first)..space.change(head.sequence + 1);
         let rows = state.scan(range).await?;
         rows.map(|rows| Listing::read(space, rows)).transpose()
     }

@@ -346,7 +346,7 @@ proptest! {
     #[test]
     fn a_random_life_of_two_machines_is_close_to_open_on_a_database(steps in steps()) {
         block_on(async {
-            if let Some(ground) = Ground::on_postgres().await {
+            if let Some(ground) = Ground::on_a_database().await {
                 live(ground, 7, &steps).await;
             }
         });

@@ -19,8 +19,10 @@ use tempfile::TempDir;
 
 const PLACE: &str = "PENSTOCK_TEST_TIKV";
 
-/// Runs the servers until its standard input ends, which it does with the tests, and removes what is left.
-const KEEPER: &str = r#""$1/start.sh" 3 "$2"; cat >/dev/null; "$1/stop.sh" "$2"; rm -rf "$2""#;
+/// Runs the servers until its standard input ends, which it does with the tests, and removes what is left. Nobody reads what
+/// it says by then.
+const KEEPER: &str = r#""$1/start.sh" 3 "$2"; cat >/dev/null; exec >/dev/null 2>&1
+kill -KILL $(cat "$2"/*.pid); "$1/stop.sh" "$2"; rm -rf "$2""#;
 
 /// Servers with a directory of their own.
 pub struct Cluster {
