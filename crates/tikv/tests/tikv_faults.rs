@@ -1,6 +1,6 @@
 //! What a cluster in trouble must not lose, and must not do twice.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
 mod database;
 #[path = "../../fileset/tests/keys/mod.rs"]
