@@ -29,8 +29,8 @@ const TOLD_MAX: usize = 300;
 /// What came of a commit, as far as the client knows.
 #[derive(Debug)]
 pub(crate) enum Committed {
-    /// It says so, and when, which is to be looked at.
-    Perhaps(Option<Timestamp>),
+    /// It says so, which is to be looked at.
+    Perhaps,
     /// Somebody else put a key since the transaction began: nothing was made.
     Conflict,
     /// Nobody knows.
@@ -129,7 +129,7 @@ impl Client {
     pub(crate) async fn commit(&self, transaction: &mut Transaction) -> Committed {
         let committed = clock::deadline(TRIP_TIMEOUT, Box::pin(transaction.commit())).await;
         let failed = match committed {
-            Ok(Ok(moment)) => return Committed::Perhaps(moment),
+            Ok(Ok(_)) => return Committed::Perhaps,
             Ok(Err(error)) if is_conflict(&error) => return Committed::Conflict,
             Ok(Err(error)) => self.failure(error),
             Err(_) => self.failure("no answer within 10 s"),

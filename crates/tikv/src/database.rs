@@ -85,7 +85,7 @@ impl Tikv {
             for (key, _) in rows {
                 client.trip(transaction.delete(Vec::from(key))).await?;
             }
-            if !matches!(client.commit(&mut transaction).await, Committed::Perhaps(_)) {
+            if !matches!(client.commit(&mut transaction).await, Committed::Perhaps) {
                 client.roll_back(&mut transaction).await;
                 break;
             }

@@ -234,7 +234,7 @@ impl Keys {
             self.client.trip(put).await?;
         }
         match self.client.commit(transaction).await {
-            Committed::Perhaps(_) => Ok(()),
+            Committed::Perhaps => Ok(()),
             // Somebody else folds the same, or was faster.
             Committed::Conflict => {
                 self.client.roll_back(transaction).await;
@@ -336,14 +336,15 @@ impl<'a> State<'a> {
         let (keys, key) = (self.keys, Vec::from(self.keys.space.head()));
         let put = self.transaction.put(key, head.encoded());
         keys.client.trip(put).await?;
-        // Nothing of it is believed. Where it is said to be made it was there at that moment, if ever.
-        let (moment, unknown) = match keys.client.commit(&mut self.transaction).await {
+        // Nothing of it is believed. What is looked at at its moment of commit, which may lie ahead of PD's clock, would drive
+        // the next commits of the region ahead, too: who asks PD for the time would not see them.
+        let unknown = match keys.client.commit(&mut self.transaction).await {
             Committed::Conflict => return Ok(false),
-            Committed::Perhaps(Some(moment)) => (moment, None),
-            Committed::Perhaps(None) => (keys.client.now().await?, None),
-            Committed::Unknown(error) => (keys.client.now().await?, Some(error)),
+            Committed::Perhaps => None,
+            Committed::Unknown(error) => Some(error),
         };
-        let found = keys.head_at(&moment).await?;
+        let now = keys.client.now().await?;
+        let found = keys.head_at(&now).await?;
         let is_made = found.is_some_and(|found| found.stamp == next);
         match unknown {
             Some(error) if !is_made => Err(error),
