@@ -51,8 +51,12 @@ pub(crate) fn register(registry: &Registry, parts: &Arc<Parts>) {
     show(&table::FILESET_UNSAVED_BYTES, |parts| {
         parts.files.unsaved().bytes
     });
-    show(&table::FILESET_SPOOL_OBJECTS, |parts| in_spool(parts).1);
-    show(&table::FILESET_SPOOL_BYTES, |parts| in_spool(parts).0);
+    show(&table::FILESET_SPOOL_OBJECTS, |parts| {
+        parts.objects.on_disk_alone().1
+    });
+    show(&table::FILESET_SPOOL_BYTES, |parts| {
+        parts.objects.on_disk_alone().0
+    });
     show(&table::FILESET_LOG_LAG_BYTES, |parts| {
         parts.engine.lag().bytes
     });
@@ -74,12 +78,4 @@ pub(crate) fn register(registry: &Registry, parts: &Arc<Parts>) {
     show(&table::FILESET_DAMAGED_READS, |parts| {
         parts.failures.damaged.value()
     });
-}
-
-/// Bytes and objects that are on this disk alone.
-fn in_spool(parts: &Parts) -> (u64, u64) {
-    parts
-        .objects
-        .waiting()
-        .map_or((0, 0), |spool| spool.waiting())
 }

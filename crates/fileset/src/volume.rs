@@ -172,9 +172,9 @@ impl Volume for FilesetVolume {
 
     fn unsaved(&self) -> Unsaved {
         let unsaved = self.parts.files.unsaved();
-        let waiting = self.parts.objects.waiting();
+        let (waiting, _) = self.parts.objects.on_disk_alone();
         Unsaved {
-            bytes: unsaved.bytes + waiting.map_or(0, |spool| spool.waiting().0),
+            bytes: unsaved.bytes + waiting,
             ..unsaved
         }
     }

@@ -36,7 +36,7 @@ const FILL: u64 = 1 << 20;
 const FILL_DEPTH: usize = 8;
 /// The modes of what is made.
 const DIRECTORY_MODE: u32 = 0o755;
-const FILE_MODE: u32 = 0o644;
+pub(super) const FILE_MODE: u32 = 0o644;
 
 /// An export, and a connection for what must be there before anything is measured.
 pub(super) struct Served {

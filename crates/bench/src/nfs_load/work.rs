@@ -11,7 +11,7 @@ use nfs3_types::{
 use super::{
     WORD,
     connection::{Calls, unexpected, unpacked},
-    served::{failed, handle, ok, place, with_mode},
+    served::{FILE_MODE, failed, handle, ok, place, with_mode},
 };
 use crate::{BenchError, BenchResult};
 
@@ -20,7 +20,6 @@ const COMMIT_EVERY: u64 = 64 << 20;
 /// What the places of scattered READs are apart, in blocks: a prime, so that all blocks of a file have their
 /// turn unless their number is a multiple of it.
 const STRIDE: u64 = 1_000_003;
-const FILE_MODE: u32 = 0o644;
 
 /// What an operation waits for.
 #[derive(Debug)]

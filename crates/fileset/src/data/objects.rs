@@ -245,6 +245,11 @@ impl Objects {
         self.spool.as_ref()
     }
 
+    /// Bytes and objects that are on this disk and not in the bucket yet.
+    pub(crate) fn on_disk_alone(&self) -> (u64, u64) {
+        self.waiting().map_or((0, 0), |spool| spool.waiting())
+    }
+
     /// The way to the bucket.
     pub(crate) fn transfer(&self) -> &Arc<Transfer> {
         &self.transfer
