@@ -3,8 +3,12 @@
 use std::{mem::MaybeUninit, ops::Range};
 
 use bytes::Bytes;
+use penstock_base::Checksum;
 
 use crate::Got;
+
+/// Bytes that are received before they are summed up, so that the processor still has them in its cache.
+pub(crate) const SUMMED_AT_ONCE_MAX: usize = 256 << 10;
 
 /// Memory that a [`crate::Store::get`] fills from front to back.
 ///
@@ -26,7 +30,8 @@ pub unsafe trait BodySink: Send {
     /// Bytes received so far.
     fn filled(&self) -> u64;
 
-    /// The next piece of memory to fill; empty when the sink takes no more.
+    /// The next piece of memory to fill; empty when the sink takes no more. It may be longer than what
+    /// is to come, and may be written over behind what is then advanced over.
     fn unfilled(&mut self) -> &mut [MaybeUninit<u8>];
 
     /// Declares the first `count` bytes of [`BodySink::unfilled`] as received.
@@ -41,6 +46,13 @@ pub unsafe trait BodySink: Send {
     /// since `unfilled` last began a new piece of memory has to be there; an empty range at
     /// `filled` asks whether that piece can be shared at all.
     fn shared(&self, _range: Range<u64>) -> Option<Bytes> {
+        None
+    }
+
+    /// The sum of the body so far, from a sink that sums it up: of all bytes that came since the first
+    /// [`BodySink::begin`], which told of a whole object with a checksum. A store compares it
+    /// instead of summing up the same bytes.
+    fn summed(&self) -> Option<Checksum> {
         None
     }
 

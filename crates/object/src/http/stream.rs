@@ -2,8 +2,9 @@
 
 use std::{
     io,
+    mem::MaybeUninit,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use tokio::{
@@ -11,7 +12,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::tls::{RECEIVED_AT_ONCE, TlsStream};
+use super::tls::{RECEIVED_AT_ONCE, SEALS_MAX, TlsStream};
 
 /// What a connection reads from and writes to.
 #[derive(Debug)]
@@ -33,11 +34,27 @@ impl Stream {
         }
     }
 
-    /// Bytes of a body that are best received at once.
-    pub(super) fn received_at_once(&self) -> usize {
+    /// Receives at most `limit` bytes to the front of `room`, which may be written over behind them. Returns how many
+    /// it initialised there; none means that the server closed the stream.
+    pub(super) fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        room: &mut [MaybeUninit<u8>],
+        limit: usize,
+    ) -> Poll<io::Result<usize>> {
+        let limit = limit.min(room.len());
         match self {
-            Self::Plain(_) => usize::MAX,
-            Self::Secure(_) => RECEIVED_AT_ONCE,
+            Self::Plain(stream) => {
+                let mut buffer = ReadBuf::uninit(&mut room[..limit]);
+                ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;
+                Poll::Ready(Ok(buffer.filled().len()))
+            }
+            Self::Secure(stream) => {
+                let sealed = room.len().min(limit.min(RECEIVED_AT_ONCE) + SEALS_MAX);
+                let mut buffer = ReadBuf::uninit(&mut room[..sealed]);
+                ready!(stream.poll_open(cx, &mut buffer, limit.min(sealed)))?;
+                Poll::Ready(Ok(buffer.filled().len()))
+            }
         }
     }
 }

@@ -32,7 +32,7 @@ use tokio::net::TcpStream;
 use super::{HttpError, Origin};
 use crate::{ClientCertificate, ErrorKind};
 use alerts::Refused;
-pub(super) use tls_stream::{RECEIVED_AT_ONCE, TlsStream};
+pub(super) use tls_stream::{RECEIVED_AT_ONCE, SEALS_MAX, TlsStream};
 use verifier::Verifier;
 
 /// Encrypts connections. Sessions of servers that it met are resumed.

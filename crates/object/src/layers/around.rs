@@ -11,7 +11,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use penstock_base::Payload;
+use penstock_base::{Checksum, Payload};
 
 use crate::{
     Appended, Below, BodySink, CompleteOptions, CopyOptions, DeleteFailure, FlatPage, GetOptions,
@@ -109,6 +109,10 @@ unsafe impl BodySink for Watched<'_> {
         received.fetch_add(count as u64, Ordering::Relaxed);
         // SAFETY: `unfilled` is the sink's own, so the caller's promise holds for it.
         unsafe { self.sink.advance(count) }
+    }
+
+    fn summed(&self) -> Option<Checksum> {
+        self.sink.summed()
     }
 }
 

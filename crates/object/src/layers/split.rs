@@ -25,7 +25,7 @@ use std::{mem::MaybeUninit, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use penstock_base::{
-    Mutex, clock,
+    Checksum, Mutex, clock,
     metrics::{Counter, Registry, table},
 };
 
@@ -95,6 +95,10 @@ unsafe impl BodySink for Watched<'_> {
     unsafe fn advance(&mut self, count: usize) {
         // SAFETY: `unfilled` is the sink's own, so the caller's promise holds for it.
         unsafe { self.sink.advance(count) }
+    }
+
+    fn summed(&self) -> Option<Checksum> {
+        self.sink.summed()
     }
 }
 

@@ -5,11 +5,7 @@ use std::mem::MaybeUninit;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use penstock_base::{Checksum, ChecksumKind, Summing};
 
-use crate::BodySink;
-
-/// Bytes received before they are added to the checksum: little enough to be in the CPU's cache
-/// still.
-const PIECE_MAX: usize = 256 << 10;
+use crate::{BodySink, sink::SUMMED_AT_ONCE_MAX};
 
 /// Reads the Base64 of the big-endian value, as S3 writes it.
 pub(crate) fn decode(kind: ChecksumKind, text: &str) -> Option<Checksum> {
@@ -59,7 +55,7 @@ unsafe impl BodySink for SummingSink<'_> {
 
     fn unfilled(&mut self) -> &mut [MaybeUninit<u8>] {
         let room = self.inner.unfilled();
-        let length = room.len().min(PIECE_MAX);
+        let length = room.len().min(SUMMED_AT_ONCE_MAX);
         &mut room[..length]
     }
 

@@ -7,8 +7,8 @@ use super::{
     plan::is_not_understood,
 };
 use crate::{
-    BodySink, ByteRange, Checksum, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectInfo,
-    ObjectResult, Operation,
+    BodySink, ByteRange, Checksum, ChecksumKind, ErrorKind, GetOptions, Got, Key, ObjectError,
+    ObjectInfo, ObjectResult, Operation,
     http::{HttpError, Response},
 };
 
@@ -121,12 +121,11 @@ impl<D: Dialect> RestStore<D> {
         length: u64,
         expected: Checksum,
     ) -> Result<u64, HttpError> {
-        let mut summing = SummingSink::new(sink, expected.kind());
-        let received = receive_plain(response, &mut summing, length).await?;
+        let (received, sum) = receive_summing(response, sink, length, expected.kind()).await?;
         if received < length {
             return Ok(received);
         }
-        if summing.checksum() != expected {
+        if sum != Some(expected) {
             self.metrics.mismatched.increment();
             let message = "what arrived does not match the object's checksum";
             return Err(HttpError::new(ErrorKind::ChecksumMismatch, message));
@@ -134,6 +133,22 @@ impl<D: Dialect> RestStore<D> {
         self.metrics.verified.increment();
         Ok(received)
     }
+}
+
+/// Receives a body as [`receive_plain`] does; with its sum, which the sink may make itself.
+async fn receive_summing(
+    response: &mut Response,
+    sink: &mut dyn BodySink,
+    length: u64,
+    kind: ChecksumKind,
+) -> Result<(u64, Option<Checksum>), HttpError> {
+    if sink.summed().is_some_and(|sum| sum.kind() == kind) {
+        let received = receive_plain(response, sink, length).await?;
+        return Ok((received, sink.summed()));
+    }
+    let mut summing = SummingSink::new(sink, kind);
+    let received = receive_plain(response, &mut summing, length).await?;
+    Ok((received, Some(summing.checksum())))
 }
 
 /// Receives `length` bytes, or fewer only if the sink is full before.

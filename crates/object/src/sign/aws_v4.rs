@@ -2,11 +2,12 @@
 
 use std::time::SystemTime;
 
-use super::{
-    SignedRequest, SigningKey, basic_date, basic_time, hex, hmac_sha256, sha256_hex, sorted,
-};
+use super::{SignedRequest, SigningKey, basic_time, hex, hmac_sha256, sha256_hex, sorted};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+
+/// Of `YYYYMMDD`, the front of `YYYYMMDDThhmmssZ`.
+const DATE_LENGTH: usize = 8;
 
 /// What a signing key is good for, apart from the day.
 #[derive(Debug, Clone, Copy)]
@@ -18,9 +19,9 @@ pub(crate) struct AwsScope<'a> {
 }
 
 impl AwsScope<'_> {
-    fn on(&self, time: SystemTime) -> String {
-        let Self { region, service } = self;
-        format!("{}/{region}/{service}/aws4_request", basic_date(time))
+    /// The scope on the day `date` (`YYYYMMDD`).
+    fn on(&self, date: &str) -> String {
+        [date, "/", self.region, "/", self.service, "/aws4_request"].concat()
     }
 }
 
@@ -43,31 +44,17 @@ pub(crate) fn aws_authorization(
 ) -> String {
     let headers = sorted(request.headers);
     let names = names(&headers);
-    let signature = sign(request, &headers, key, scope, time);
-    format!(
-        "{ALGORITHM} Credential={key_id}/{}, SignedHeaders={names}, Signature={signature}",
-        scope.on(time)
-    )
+    let time = basic_time(time);
+    let scope = scope.on(&time[..DATE_LENGTH]);
+    let canonical = sha256_hex(&canonical_request(request, &headers, &names));
+    let text = [ALGORITHM, "\n", &time, "\n", &scope, "\n", &canonical].concat();
+    let signature = hex(&hmac_sha256(key, &text));
+    let credential = [ALGORITHM, " Credential=", key_id, "/", &scope];
+    let signed = [", SignedHeaders=", &names, ", Signature=", &signature];
+    [credential.concat(), signed.concat()].concat()
 }
 
-fn sign(
-    request: &SignedRequest<'_>,
-    headers: &[(&str, &str)],
-    key: &SigningKey,
-    scope: AwsScope<'_>,
-    time: SystemTime,
-) -> String {
-    let canonical = canonical_request(request, headers);
-    let text = format!(
-        "{ALGORITHM}\n{}\n{}\n{}",
-        basic_time(time),
-        scope.on(time),
-        sha256_hex(&canonical)
-    );
-    hex(&hmac_sha256(key, &text))
-}
-
-fn canonical_request(request: &SignedRequest<'_>, headers: &[(&str, &str)]) -> String {
+fn canonical_request(request: &SignedRequest<'_>, headers: &[(&str, &str)], names: &str) -> String {
     let SignedRequest {
         method,
         path,
@@ -75,15 +62,21 @@ fn canonical_request(request: &SignedRequest<'_>, headers: &[(&str, &str)]) -> S
         payload_hash,
         ..
     } = request;
-    let mut fields = String::with_capacity(256);
-    for (name, value) in headers {
-        fields.push_str(name);
-        fields.push(':');
-        fields.extend(value.split_ascii_whitespace().enumerate().flat_map(spaced));
-        fields.push('\n');
+    let mut canonical = String::with_capacity(512);
+    for line in [method, path, query] {
+        canonical.push_str(line);
+        canonical.push('\n');
     }
-    let names = names(headers);
-    format!("{method}\n{path}\n{query}\n{fields}\n{names}\n{payload_hash}")
+    for (name, value) in headers {
+        canonical.push_str(name);
+        canonical.push(':');
+        canonical.extend(value.split_ascii_whitespace().enumerate().flat_map(spaced));
+        canonical.push('\n');
+    }
+    for part in ["\n", names, "\n", payload_hash] {
+        canonical.push_str(part);
+    }
+    canonical
 }
 
 /// Runs of white space count as one space.

@@ -12,9 +12,10 @@ pub(crate) fn basic_date(time: SystemTime) -> String {
 
 /// `YYYYMMDDThhmmssZ`.
 pub(crate) fn basic_time(time: SystemTime) -> String {
-    let (date, time) = (basic_date(time), in_utc(time));
+    let time = in_utc(time);
+    let (year, month, day) = (time.year(), time.month(), time.day());
     let (hour, minute, second) = (time.hour(), time.minute(), time.second());
-    format!("{date}T{hour:02}{minute:02}{second:02}Z")
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
 /// `Thu, 01 Jan 1970 00:00:00 GMT`.

@@ -6,6 +6,7 @@ mod retries;
 mod split;
 mod stacks;
 mod storms;
+mod sums;
 
 use std::{sync::Arc, time::Duration};
 

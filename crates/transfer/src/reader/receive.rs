@@ -296,8 +296,7 @@ unsafe impl BodySink for PartSink {
     }
 
     fn unfilled(&mut self) -> &mut [MaybeUninit<u8>] {
-        let wanted = self.length - self.received;
-        if wanted == 0 || self.refusal.is_some() {
+        if self.received == self.length || self.refusal.is_some() {
             return &mut [];
         }
         if self.unpacking.is_none() {
@@ -306,15 +305,10 @@ unsafe impl BodySink for PartSink {
         if let Some(unpacking) = &mut self.unpacking {
             return unpacking.unfilled();
         }
-        let room = self
-            .writer
+        self.writer
             .as_mut()
             .expect("a block was begun at the first byte")
-            .unfilled();
-        let count = room
-            .len()
-            .min(usize::try_from(wanted).unwrap_or(usize::MAX));
-        &mut room[..count]
+            .unfilled()
     }
 
     fn shared(&self, range: Range<u64>) -> Option<Bytes> {
@@ -333,6 +327,8 @@ unsafe impl BodySink for PartSink {
             unsafe { self.unpack(&mut unpacking, count) };
             self.unpacking = Some(unpacking);
         } else if let Some(writer) = &mut self.writer {
+            let wanted = self.length - self.received;
+            let count = count.min(usize::try_from(wanted).unwrap_or(usize::MAX));
             // SAFETY: the caller initialised the first `count` bytes of `unfilled`, which are
             // those of the writer's memory.
             unsafe { writer.advance(count) };

@@ -54,19 +54,20 @@ impl Aside {
         &self.memory[self.sealed_start..]
     }
 
-    /// Moves plaintext to `buffer`; returns whether there was some.
-    pub(super) fn take(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
-        let count = self.plain().len().min(buffer.remaining());
+    /// Moves at most `limit` bytes of plaintext to `buffer`; returns whether there were some.
+    pub(super) fn take(&mut self, buffer: &mut ReadBuf<'_>, limit: usize) -> bool {
+        let count = self.plain().len().min(limit);
         buffer.put_slice(&self.plain()[..count]);
         self.plain_start += count;
         self.release();
         count > 0
     }
 
-    pub(super) fn holds_only(&mut self, sealed: &[u8]) {
+    pub(super) fn holds_only(&mut self, plain: &[u8], sealed: &[u8]) {
         self.memory.clear();
+        self.memory.extend_from_slice(plain);
         self.memory.extend_from_slice(sealed);
-        (self.plain_start, self.plain_end, self.sealed_start) = (0, 0, 0);
+        (self.plain_start, self.plain_end, self.sealed_start) = (0, plain.len(), plain.len());
         self.release();
     }
 
@@ -121,16 +122,16 @@ mod tests {
         aside.hold(vec![7; 40], &run);
         let mut memory = [0; 16];
         let mut buffer = ReadBuf::new(&mut memory);
-        assert!(aside.take(&mut buffer));
+        assert!(aside.take(&mut buffer, 16));
         assert_eq!(buffer.filled(), [7; 10]);
         assert_eq!(aside.memory.capacity(), 0);
         let held = aside.grow().expect("nothing is wrong with nothing");
         assert_eq!((held, aside.memory.len()), (0, ASIDE_FIRST));
         aside.shrink(0);
         assert_eq!(aside.memory.capacity(), 0);
-        aside.holds_only(&[23, 3, 3]);
-        assert_eq!(aside.sealed(), [23, 3, 3]);
-        aside.holds_only(&[]);
+        aside.holds_only(&[9], &[23, 3, 3]);
+        assert_eq!((aside.plain(), aside.sealed()), (&[9][..], &[23, 3, 3][..]));
+        aside.holds_only(&[], &[]);
         assert_eq!(aside.memory.capacity(), 0);
     }
 }

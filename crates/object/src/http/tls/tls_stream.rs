@@ -26,11 +26,14 @@ use super::{
     alerts::Refused,
     aside::{Aside, Run},
     outgoing::Outgoing,
-    record_key::{Kind, Opened, RecordKey, record_length},
+    record_key::{Kind, Opened, PLAIN_MAX, RECORD_OVERHEAD_MAX, RecordKey, record_length},
 };
 
 /// Bytes of a read into the caller's memory: they are opened while the processor's cache has them.
 pub(in super::super) const RECEIVED_AT_ONCE: usize = 256 << 10;
+
+/// What records have beside so many bytes of plaintext, unless they are short.
+pub(in super::super) const SEALS_MAX: usize = RECEIVED_AT_ONCE / PLAIN_MAX * RECORD_OVERHEAD_MAX;
 
 /// Pieces of memory that are smaller are filled through the buffer of the connection, which never holds more.
 const DIRECT_MIN: usize = 32 << 10;
@@ -169,6 +172,12 @@ impl TlsStream {
         self.outgoing.is_worn() || !self.is_quiet().unwrap_or(false)
     }
 
+    /// What the records come from.
+    #[cfg(test)]
+    pub(in super::super) fn tcp(&self) -> &TcpStream {
+        &self.tcp
+    }
+
     /// Bytes of memory that it occupies beside what it was asked to fill.
     #[cfg(any(test, feature = "testing"))]
     pub(in super::super) fn held(&self) -> usize {
@@ -192,6 +201,30 @@ impl TlsStream {
             }
         }
         Ok(false)
+    }
+
+    /// Fills `buffer` with at most `limit` bytes of plaintext. The room behind them is for what they arrive in.
+    pub(in super::super) fn poll_open(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+        limit: usize,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        while buffer.filled().len() == before && limit > 0 {
+            if self.aside.take(buffer, limit) {
+                break;
+            }
+            if self.end.is_some() {
+                return Poll::Ready(self.check());
+            }
+            if limit >= DIRECT_MIN {
+                ready!(self.poll_read_direct(cx, buffer, limit))?;
+            } else {
+                ready!(self.poll_read_aside(cx))?;
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_read_aside(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -219,6 +252,7 @@ impl TlsStream {
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
+        limit: usize,
     ) -> Poll<io::Result<()>> {
         ready!(self.tcp.poll_read_ready(cx))?;
         let start = buffer.filled().len();
@@ -236,9 +270,10 @@ impl TlsStream {
                 return Poll::Pending;
             }
         };
-        let plain = run.as_ref().map_or(0, |run| run.plain);
+        let plain = run.as_ref().map_or(0, |run| run.plain.min(limit));
         if let Ok(run) = &run {
-            self.aside.holds_only(&received[run.opened..]);
+            let surplus = &received[plain..run.plain];
+            self.aside.holds_only(surplus, &received[run.opened..]);
         }
         buffer.set_filled(start + plain);
         Poll::Ready(run.map(drop))
@@ -392,22 +427,8 @@ impl AsyncRead for TlsStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let before = buffer.filled().len();
-        while buffer.filled().len() == before && buffer.remaining() > 0 {
-            if this.aside.take(buffer) {
-                break;
-            }
-            if this.end.is_some() {
-                return Poll::Ready(this.check());
-            }
-            if buffer.remaining() >= DIRECT_MIN {
-                ready!(this.poll_read_direct(cx, buffer))?;
-            } else {
-                ready!(this.poll_read_aside(cx))?;
-            }
-        }
-        Poll::Ready(Ok(()))
+        let limit = buffer.remaining();
+        self.get_mut().poll_open(cx, buffer, limit)
     }
 }
 

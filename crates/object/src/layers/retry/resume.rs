@@ -4,7 +4,10 @@ use std::mem::MaybeUninit;
 
 use penstock_base::{Checksum, Summing};
 
-use crate::{BodySink, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectResult, Operation};
+use crate::{
+    BodySink, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectResult, Operation,
+    sink::SUMMED_AT_ONCE_MAX,
+};
 
 /// A sink that turns several responses into one.
 ///
@@ -12,8 +15,8 @@ use crate::{BodySink, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectResult
 /// `begin` is that. Each further response must be of the same version and begin where the bytes
 /// stopped; one that is not is not let in.
 ///
-/// The store that answers verifies a whole object that comes in one response. One that came in
-/// several is verified here.
+/// A whole object is summed up here, for it may come in several responses. The store that answers
+/// verifies one that comes in one response, by this sum.
 ///
 /// A body whose checksum did not match is not read again once some of it reached the sink:
 /// bytes cannot be taken back from there.
@@ -136,7 +139,12 @@ unsafe impl BodySink for Resumed<'_> {
         if self.refused {
             return &mut [];
         }
-        self.sink.unfilled()
+        let room = self.sink.unfilled();
+        let length = match self.sum {
+            Some(_) => room.len().min(SUMMED_AT_ONCE_MAX),
+            None => room.len(),
+        };
+        &mut room[..length]
     }
 
     unsafe fn advance(&mut self, count: usize) {
@@ -148,6 +156,10 @@ unsafe impl BodySink for Resumed<'_> {
         }
         // SAFETY: `unfilled` is the sink's own, so the caller's promise holds for it.
         unsafe { self.sink.advance(count) }
+    }
+
+    fn summed(&self) -> Option<Checksum> {
+        self.sum.as_ref().map(|(_, sum)| sum.checksum())
     }
 }
 

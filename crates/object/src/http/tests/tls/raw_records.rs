@@ -1,6 +1,6 @@
 //! Servers whose records no library of TLS would send.
 
-use std::io;
+use std::{future::poll_fn, io, mem::MaybeUninit};
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use rustls::{
@@ -10,7 +10,10 @@ use rustls::{
 use tokio_rustls::server;
 
 use super::*;
-use crate::http::tls::{self, TlsStream};
+use crate::http::{
+    stream::Stream,
+    tls::{self, SEALS_MAX, TlsStream},
+};
 
 pub(super) const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
@@ -420,4 +423,55 @@ async fn what_comes_after_the_end_is_ignored() {
     records.extend_from_slice(b"HTTP/1.1 200 OK");
     tcp.write_all(&records).await.expect("room");
     Heard::all(near).await.is_whole(b"ok");
+}
+
+/// Receives at most `limit` bytes once, with so much room behind them, when all `sealed` bytes have come.
+async fn receive_once(stream: &mut Stream, sealed: usize, limit: usize, behind: usize) -> Vec<u8> {
+    let Stream::Secure(secure) = &*stream else {
+        panic!("the tests speak TLS");
+    };
+    let mut seen = vec![0; sealed];
+    while secure.tcp().peek(&mut seen).await.expect("connected") < sealed {}
+    let mut room = vec![MaybeUninit::new(0); limit + behind];
+    let count = poll_fn(|cx| stream.poll_receive(cx, &mut room, limit)).await;
+    room.truncate(count.expect("records come"));
+    // SAFETY: it was all initialised.
+    #[allow(unsafe_code)]
+    let bytes = room.iter().map(|byte| unsafe { byte.assume_init() });
+    bytes.collect()
+}
+
+#[tokio::test]
+async fn a_body_that_has_room_behind_it_is_received_at_once() {
+    let body: Vec<u8> = (0..64 << 10).map(|at: u32| (at / 7) as u8).collect();
+    for (version, behind, at_once) in [
+        (&TLS13, SEALS_MAX, body.len()),
+        (&TLS12, SEALS_MAX, body.len()),
+        (&TLS13, 0, 48 << 10),
+    ] {
+        let (near, mut tcp, mut sealer) = taken_apart(version).await;
+        let records: Vec<_> = body.chunks(16 << 10).map(|piece| (DATA, piece)).collect();
+        let sealed = sealer.seal_all(&records);
+        tcp.write_all(&sealed).await.expect("room");
+        let mut near = Stream::Secure(Box::new(near));
+        let received = receive_once(&mut near, sealed.len(), body.len(), behind).await;
+        assert!(received == body[..at_once]);
+    }
+}
+
+#[tokio::test]
+async fn what_was_opened_behind_the_limit_is_read_next() {
+    let body: Vec<u8> = (0..33_168).map(|at: u32| (at / 7) as u8).collect();
+    let (first, rest) = body.split_at(16 << 10);
+    let (second, rest) = rest.split_at(16 << 10);
+    let (third, fourth) = rest.split_at(300);
+    let (near, mut tcp, mut sealer) = taken_apart(&TLS13).await;
+    let sealed = sealer.seal_all(&[first, second, third, fourth].map(|piece| (DATA, piece)));
+    tcp.write_all(&sealed).await.expect("room");
+    let mut near = Stream::Secure(Box::new(near));
+    let received = receive_once(&mut near, sealed.len(), 32_900, SEALS_MAX).await;
+    assert!(received == body[..32_900]);
+    let mut next = vec![0; body.len() - 32_900];
+    near.read_exact(&mut next).await.expect("it is there");
+    assert!(next == body[32_900..]);
 }
