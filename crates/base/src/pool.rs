@@ -9,7 +9,7 @@
 //! Large buffers are blocks of one mebibyte, carved from 2 MiB aligned regions that ask for huge
 //! pages (a quarter to a third less CPU per byte, see `docs/measurements/`) and reused last in,
 //! first out, so that a block is still in the CPU's cache. Up to [`HEAP_BUFFER_MAX`] bytes come
-//! from the heap, with a little room behind them, so that many small requests do not hold a block each.
+//! from the heap in the exact size, so that many small requests do not hold a block each.
 //!
 //! A block is mapped only for a granted reservation and only when none is free, so the pool never
 //! occupies more than the budget.
@@ -39,11 +39,11 @@ pub const BLOCK_SIZE: usize = MIB as usize;
 /// Bytes up to which a buffer comes from the heap instead of the pool.
 pub const HEAP_BUFFER_MAX: usize = 128 << 10;
 
-/// Bytes behind a buffer of the heap for what arrives sealed and is opened in it: what the records of TLS have beside
-/// [`HEAP_BUFFER_MAX`] bytes of plaintext, 29 for each 16 KiB, and those of a session ticket or two.
-const SEALS_MAX: usize = 512;
+/// Bytes behind a buffer of the heap that is to receive what is sealed: what the records of TLS have beside
+/// [`HEAP_BUFFER_MAX`] bytes of plaintext, 30 for each 16 KiB, and a session ticket.
+const SEALS_ROOM: usize = 512;
 
-/// Bytes from which a buffer of the heap has [`SEALS_MAX`] behind it: less is received through another one.
+/// Bytes from which a buffer of the heap receives what is sealed: less goes through the connection's own.
 const SEALED_MIN: usize = 32 << 10;
 
 /// A region is one huge page of x86-64 and aarch64.
@@ -94,7 +94,7 @@ impl BufferPool {
     /// once.
     pub fn cost(capacity: usize) -> u64 {
         if capacity <= HEAP_BUFFER_MAX {
-            (heap_size(capacity) as u64).next_multiple_of(PAGE)
+            (capacity as u64).next_multiple_of(PAGE)
         } else {
             BLOCK_SIZE as u64
         }
@@ -115,9 +115,27 @@ impl BufferPool {
     /// A buffer of at least `capacity` bytes, paid for by `reservation`, which should hold
     /// [`BufferPool::cost`] of it.
     pub fn take_reserved(self: &Arc<Self>, capacity: usize, reservation: Reservation) -> Buffer {
+        self.take_with_room(capacity, 0, reservation)
+    }
+
+    /// The same for what may arrive sealed and is opened where it lies: 512 bytes behind 32 KiB or more are not paid for.
+    pub fn take_to_receive(self: &Arc<Self>, capacity: usize, reservation: Reservation) -> Buffer {
+        let room = match capacity {
+            SEALED_MIN.. => SEALS_ROOM,
+            _ => 0,
+        };
+        self.take_with_room(capacity, room, reservation)
+    }
+
+    fn take_with_room(
+        self: &Arc<Self>,
+        capacity: usize,
+        room: usize,
+        reservation: Reservation,
+    ) -> Buffer {
         assert!(capacity <= BLOCK_SIZE, "a buffer has at most one block");
         let memory = if capacity <= HEAP_BUFFER_MAX {
-            let memory = Box::<[u8]>::new_uninit_slice(heap_size(capacity));
+            let memory = Box::<[u8]>::new_uninit_slice(capacity + room);
             Memory::Heap(NonNull::from(Box::leak(memory)))
         } else {
             Memory::Block(self.free_block(), Arc::clone(self))
@@ -160,14 +178,6 @@ impl BufferPool {
 
     fn give_back(&self, block: BlockAddress) {
         self.free.lock().warm.push(block);
-    }
-}
-
-/// Bytes of the heap for a buffer of `capacity` bytes.
-fn heap_size(capacity: usize) -> usize {
-    match capacity {
-        SEALED_MIN.. => capacity + SEALS_MAX,
-        _ => capacity,
     }
 }
 

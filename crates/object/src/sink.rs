@@ -34,7 +34,7 @@ pub unsafe trait BodySink: Send {
     /// is to come, and may be written over behind what is then advanced over.
     fn unfilled(&mut self) -> &mut [MaybeUninit<u8>];
 
-    /// Declares the first `count` bytes of [`BodySink::unfilled`] as received.
+    /// Declares the first `count` bytes of [`BodySink::unfilled`] as received: no more than were announced.
     ///
     /// # Safety
     ///
@@ -51,7 +51,8 @@ pub unsafe trait BodySink: Send {
 
     /// The sum of the body so far, from a sink that sums it up: of all bytes that came since the first
     /// [`BodySink::begin`], which told of a whole object with a checksum. A store compares it
-    /// instead of summing up the same bytes.
+    /// instead of summing up the same bytes. A sink around another hands it on if it changes
+    /// neither what it is told nor a byte.
     fn summed(&self) -> Option<Checksum> {
         None
     }

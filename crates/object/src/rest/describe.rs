@@ -128,7 +128,7 @@ fn without_way(value: &str) -> String {
     kept.join(", ")
 }
 
-/// Which bytes a successful GET delivers, and how many the object has.
+/// Which of the bytes that were asked for a successful GET delivers, and how many the object has.
 pub(super) fn delivered(
     response: &Response,
     wanted: Option<&ByteRange>,
@@ -146,7 +146,7 @@ pub(super) fn delivered(
         if range.end < end {
             return Err(format!("bytes up to {end} were asked for, `{text}` came"));
         }
-        return Ok((range, size));
+        return Ok((start..end, size));
     }
     let size = headers
         .number("content-length")

@@ -159,7 +159,7 @@ impl PartSink {
             .reservation
             .split(BufferPool::cost(capacity))
             .expect("the whole part was reserved");
-        let (writer, view) = pool.take_reserved(capacity, reservation).share();
+        let (writer, view) = pool.take_to_receive(capacity, reservation).share();
         self.view = Some(view.clone());
         self.part
             .begin_block((self.received / BLOCK) as usize, view);
@@ -327,8 +327,10 @@ unsafe impl BodySink for PartSink {
             unsafe { self.unpack(&mut unpacking, count) };
             self.unpacking = Some(unpacking);
         } else if let Some(writer) = &mut self.writer {
-            let wanted = self.length - self.received;
-            let count = count.min(usize::try_from(wanted).unwrap_or(usize::MAX));
+            debug_assert!(
+                count as u64 <= self.length - self.received,
+                "more came than was announced"
+            );
             // SAFETY: the caller initialised the first `count` bytes of `unfilled`, which are
             // those of the writer's memory.
             unsafe { writer.advance(count) };

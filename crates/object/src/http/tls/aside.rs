@@ -1,4 +1,5 @@
-//! The buffer of a connection: what does not fill a record yet, and what was asked for in small pieces.
+//! The buffer of a connection: what does not fill a record yet, what was not asked for yet, and what is asked for in
+//! small pieces.
 
 use tokio::io::ReadBuf;
 

@@ -16,12 +16,12 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncReadExt, AsyncWriteExt, ReadBuf},
     net::{TcpListener, TcpStream},
 };
 
 use super::{
-    TlsConnector, TlsStream, connector,
+    SEALS_MAX, TlsConnector, TlsStream, connector,
     handshake::encode,
     record_key::{Kind, PLAIN_MAX, RecordKey},
 };
@@ -353,6 +353,8 @@ impl Expected {
 struct Reader {
     stream: TlsStream,
     memory: Vec<u8>,
+    /// Bytes that are read at once; the memory behind is for what they arrive in.
+    window: usize,
     read: Vec<u8>,
     outcome: Option<io::Result<()>>,
 }
@@ -368,18 +370,23 @@ impl Reader {
             5 => 256 << 10,
             other => usize::from(other) * 1000,
         };
+        let behind = if first >= 128 { SEALS_MAX } else { 0 };
         Self {
             stream,
-            memory: vec![0; window],
+            memory: vec![0; window + behind],
+            window,
             read: Vec::new(),
             outcome: None,
         }
     }
 
     async fn read_once(&mut self) {
-        match self.stream.read(&mut self.memory).await {
-            Ok(0) => self.outcome = Some(Ok(())),
-            Ok(count) => self.read.extend_from_slice(&self.memory[..count]),
+        let mut buffer = ReadBuf::new(&mut self.memory);
+        let opening =
+            std::future::poll_fn(|cx| self.stream.poll_open(cx, &mut buffer, self.window));
+        match opening.await {
+            Ok(()) if buffer.filled().is_empty() => self.outcome = Some(Ok(())),
+            Ok(()) => self.read.extend_from_slice(buffer.filled()),
             Err(error) => self.outcome = Some(Err(error)),
         }
         let held = self.stream.held();

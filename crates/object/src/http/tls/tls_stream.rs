@@ -2,8 +2,8 @@
 //!
 //! What the kernel has received goes into the memory that was asked to be filled, as it comes, and each record is opened
 //! towards the front of it, over the headers between: no plaintext is copied. Only what does not fill a record at the end
-//! of a read, and what is asked for in small pieces, goes through a buffer of the connection ([`super::aside`]). The way
-//! out is [`super::outgoing`].
+//! of a read, what was opened behind the bytes that were asked for, and what is asked for in small pieces, goes through a
+//! buffer of the connection ([`super::aside`]). The way out is [`super::outgoing`].
 
 use std::{
     fmt, io,
