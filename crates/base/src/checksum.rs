@@ -1,7 +1,7 @@
 //! Checksums over bytes on their way: made while the bytes are still in the processor's cache, carried
 //! with them, joined from those of parts.
 
-use crc_fast::{CrcAlgorithm, Digest, checksum_combine};
+use crc_fast::{CrcAlgorithm, Digest};
 
 /// A way to sum bytes up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,58 @@ impl ChecksumKind {
             Self::Crc64Nvme => CrcAlgorithm::Crc64Nvme,
             Self::Crc32c => CrcAlgorithm::Crc32Iscsi,
         }
+    }
+
+    fn field(self) -> Field {
+        let (polynomial, width) = match self {
+            Self::Crc64Ecma => (0xc96c_5795_d787_0f42, 64),
+            Self::Crc64Nvme => (0x9a6c_9329_ac4b_c9b5, 64),
+            Self::Crc32c => (0x82f6_3b78, 32),
+        };
+        Field { polynomial, width }
+    }
+}
+
+/// Polynomials over two elements modulo that of a checksum. The highest of `width` bits is x^0, as in each checksum here.
+///
+/// A checksum is a remainder, so bytes behind others multiply the checksum of those by a power of x. The
+/// checksums here begin with ones and end inverted, which cancels out. It is here and not in `crc_fast`, whose `checksum_combine` squares
+/// a matrix of 64 by 64 bits for each bit of the length: 250 µs for a part of 8 MiB, 2.5 s for an upload of 10,000.
+#[derive(Clone, Copy)]
+struct Field {
+    polynomial: u64,
+    width: u32,
+}
+
+impl Field {
+    /// x^`exponent`, which is less than the width.
+    fn power(self, exponent: u32) -> u64 {
+        1 << (self.width - 1 - exponent)
+    }
+
+    fn product(self, left: u64, mut right: u64) -> u64 {
+        let mut product = 0;
+        for exponent in 0..self.width {
+            if left & self.power(exponent) != 0 {
+                product ^= right;
+            }
+            let carry = if right & 1 == 0 { 0 } else { self.polynomial };
+            right = right >> 1 ^ carry;
+        }
+        product
+    }
+
+    /// What so many bytes that follow multiply a checksum with: x^(8 `bytes`).
+    fn zeros(self, mut bytes: u64) -> u64 {
+        let (mut zeros, mut square) = (self.power(0), self.power(8));
+        while bytes > 0 {
+            if bytes & 1 == 1 {
+                zeros = self.product(zeros, square);
+            }
+            square = self.product(square, square);
+            bytes >>= 1;
+        }
+        zeros
     }
 }
 
@@ -68,8 +120,9 @@ impl Checksum {
         let kind = self.kind();
         let same = kind == next.kind();
         same.then(|| {
-            let joined = checksum_combine(kind.algorithm(), self.value(), next.value(), size);
-            kind.with_value(joined)
+            let field = kind.field();
+            let behind_zeros = field.product(self.value(), field.zeros(size));
+            kind.with_value(behind_zeros ^ next.value())
         })
     }
 }
@@ -141,6 +194,16 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn sums_of_any_length_join_as_those_of_crc_fast(first: u64, second: u64, size in 0u64..1 << 48) {
+            for kind in KINDS {
+                let [first, second] = [first, second].map(|number| kind.with_value(number));
+                let (of_first, of_second) = (first.value(), second.value());
+                let joined = crc_fast::checksum_combine(kind.algorithm(), of_first, of_second, size);
+                prop_assert_eq!(first.followed_by(second, size), Some(kind.with_value(joined)));
+            }
+        }
+
         #[test]
         fn parts_join_to_the_whole(first: Vec<u8>, second: Vec<u8>) {
             for kind in KINDS {
