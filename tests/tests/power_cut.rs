@@ -77,20 +77,26 @@ impl Bed {
     /// Cuts the power and starts again: `name` is `expected` in the store then.
     #[track_caller]
     fn restart(&self, mount: Mount, (name, expected): (&str, &[u8])) {
+        self.restart_with(mount, &[(name.to_owned(), expected.to_vec())]);
+    }
+
+    /// The same with several files, which are recovered in any order, behind the mount.
+    #[track_caller]
+    fn restart_with(&self, mount: Mount, files: &[(String, Vec<u8>)]) {
         mount.process().kill();
         let disk = self.disk.without_power();
         drop(mount);
         let next = Restarted::new(self, &disk);
-        let recovered = PATIENCE.find(|| {
-            let same = self.stored(name).as_deref() == Some(expected);
-            same.then_some(())
-        });
-        assert!(
-            recovered.is_some(),
-            "another content: {:?}\n{}",
-            self.stored(name).map(|content| content.len()),
-            next.log()
-        );
+        for (name, expected) in files {
+            let recovered =
+                PATIENCE.find(|| (self.stored(name).as_ref() == Some(expected)).then_some(()));
+            assert!(
+                recovered.is_some(),
+                "another content of {name}: {:?}\n{}",
+                self.stored(name).map(|content| content.len()),
+                next.log()
+            );
+        }
     }
 }
 
@@ -210,15 +216,11 @@ fn what_a_directory_has_that_was_fsynced_to_the_journal_survives_a_crash_of_the_
     bed.bucket.put_outside("directory/2", b"removed before");
     let mount = bed.mount_fsyncing_here();
     fs::remove_file(mount.join("directory/2")).expect("a removal");
-    for number in 0..4 {
-        let path = mount.join(format!("directory/{number}"));
-        fs::write(path, noise(number, 5000)).expect("a write");
+    let files = [0, 1, 2, 3].map(|number| (format!("directory/{number}"), noise(number, 5000)));
+    for (name, content) in &files {
+        fs::write(mount.join(name), content).expect("a write");
     }
     let directory = fs::File::open(mount.join("directory")).expect("there");
     directory.sync_all().expect("fsync");
-    bed.restart(mount, ("directory/2", &noise(2, 5000)));
-    for number in [0, 1, 3] {
-        let name = format!("directory/{number}");
-        assert_eq!(bed.stored(&name), Some(noise(number, 5000)), "{name}");
-    }
+    bed.restart_with(mount, &files);
 }

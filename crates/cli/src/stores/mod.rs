@@ -260,7 +260,12 @@ fn checksum(values: &Values) -> ChecksumChoice {
 /// The certificate that servers are shown. Its key may be in the same file, as curl has it.
 fn client_certificate(values: &Values) -> Outcome<Option<ClientCertificate>> {
     let key = values.path(&table::CLIENT_KEY);
+    let endpoint = values.text(&table::ENDPOINT).unwrap_or_default();
     match values.path(&table::CLIENT_CERT) {
+        Some(_) if endpoint.starts_with("http://") => Err(Failure::usage(
+            format!("client-cert does nothing with {endpoint}: nothing is enciphered there"),
+            "say https://, or leave it out",
+        )),
         Some(certificate) => Ok(Some(ClientCertificate {
             certificate: certificate.to_owned(),
             key: key.unwrap_or(certificate).to_owned(),

@@ -624,7 +624,7 @@ mod tls {
         });
         let error = get(&client, &origin).await.expect_err("not trusted");
         assert_eq!(error.kind, ErrorKind::Untrusted, "{error}");
-        assert!(error.message.contains("ca_file"), "{error}");
+        assert!(error.message.contains("--ca-file"), "{error}");
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@
 //! ([`tls_stream`], [`outgoing`], [`record_key`]), where the bytes lie: rustls would copy each of them twice on its way in.
 //!
 //! The certificates of the system and those of a file vouch for others. One of the file that the
-//! server shows itself is trusted, too, as it stands: `openssl req -x509` marks what it makes as
+//! server shows itself is trusted, too, as it stands, whoever signed it: `openssl req -x509` marks what it makes as
 //! an authority's, and such a one vouches for others only, by the book. Names and dates count for all.
 //! A server that asks for a certificate is shown the one that was named, if one was.
 
@@ -18,14 +18,17 @@ mod record_key;
 mod tls_stream;
 mod verifier;
 
-use std::{io, path::Path, sync::Arc};
+use std::{io, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 
 use penstock_base::MemoryBudget;
 use rustls::{
     CertificateError, CipherSuite, ClientConfig, InvalidMessage, RootCertStore,
     client::WebPkiServerVerifier,
     crypto::CryptoProvider,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+    pki_types::{
+        CertificateDer, PrivateKeyDer, ServerName,
+        pem::{self, PemObject},
+    },
 };
 use tokio::net::TcpStream;
 
@@ -34,6 +37,9 @@ use crate::{ClientCertificate, ErrorKind};
 use alerts::Refused;
 pub(super) use tls_stream::{RECEIVED_AT_ONCE, SEALS_MAX, TlsStream};
 use verifier::Verifier;
+
+/// Rights to a key that are not its owner's.
+const OTHERS_MODE: u32 = 0o077;
 
 /// Encrypts connections. Sessions of servers that it met are resumed.
 #[derive(Debug)]
@@ -89,7 +95,7 @@ pub(super) fn connector(
     if roots.is_empty() {
         return Err(untrusting(
             "the system has no certificates to check the server's with: install \
-             `ca-certificates` or set `ca_file`",
+             `ca-certificates` or set `--ca-file`",
         ));
     }
     let provider = Arc::new(provider());
@@ -108,7 +114,13 @@ pub(super) fn connector(
         Some(ours) => {
             let (chain, key) = read_ours(ours)?;
             let shown = builder.with_client_auth_cert(chain, key);
-            shown.map_err(|error| unusable("client_cert", &ours.certificate, &error))?
+            shown.map_err(|error| match error {
+                rustls::Error::InconsistentKeys(_) => {
+                    let why = format!("it is not the key of {}", ours.certificate.display());
+                    unusable("--client-key", &ours.key, &why)
+                }
+                other => unusable("--client-cert", &ours.certificate, &other),
+            })?
         }
         None => builder.with_no_client_auth(),
     };
@@ -183,10 +195,11 @@ fn add_file(
     roots: &mut RootCertStore,
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, HttpError> {
-    let named = read_certificates("ca_file", path)?;
+    let named = read_certificates("--ca-file", path)?;
     for certificate in &named {
         let added = roots.add(certificate.clone());
-        added.map_err(|error| unusable("ca_file", path, &error))?;
+        let damaged = |_| unusable("--ca-file", path, &"one of its certificates is damaged");
+        added.map_err(damaged)?;
     }
     Ok(named)
 }
@@ -194,9 +207,10 @@ fn add_file(
 /// The certificates of a file that an option names.
 fn read_certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, HttpError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-    let certificates: Vec<_> = read.map_err(|error| unusable(option, path, &error))?;
+    let certificates: Vec<_> = read.map_err(|error| unusable(option, path, &of_pem(&error)))?;
     if certificates.is_empty() {
-        return Err(unusable(option, path, &"it has no PEM certificate"));
+        let remedy = "it has no PEM certificate; of DER `openssl x509 -inform der` makes one";
+        return Err(unusable(option, path, &remedy));
     }
     Ok(certificates)
 }
@@ -204,10 +218,33 @@ fn read_certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'st
 fn read_ours(
     ours: &ClientCertificate,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), HttpError> {
-    let chain = read_certificates("client_cert", &ours.certificate)?;
+    let chain = read_certificates("--client-cert", &ours.certificate)?;
     let key = PrivateKeyDer::from_pem_file(&ours.key);
-    let key = key.map_err(|error| unusable("client_key", &ours.key, &error))?;
+    let key = key.map_err(|error| unusable("--client-key", &ours.key, &of_pem(&error)))?;
+    let mode = std::fs::metadata(&ours.key).map_or(0, |known| known.permissions().mode());
+    if mode & OTHERS_MODE != 0 {
+        tracing::warn!(
+            "the key {} can be read by others: `chmod 600` ends that",
+            ours.key.display()
+        );
+    }
     Ok((chain, key))
+}
+
+/// What is wrong with a file of PEM.
+fn of_pem(error: &pem::Error) -> String {
+    let why = match error {
+        pem::Error::NoItemsFound => {
+            "it has no PEM key without a passphrase; `openssl pkey` takes a passphrase away"
+        }
+        pem::Error::MissingSectionEnd { .. } => "it is cut: the line that ends a part is missing",
+        pem::Error::IllegalSectionStart { .. } => {
+            "it is no PEM: a line that begins a part is damaged"
+        }
+        pem::Error::Base64Decode(_) => "it is damaged: a part is not Base64",
+        other => return other.to_string(),
+    };
+    why.to_owned()
 }
 
 fn unusable(option: &str, path: &Path, error: &dyn std::fmt::Display) -> HttpError {

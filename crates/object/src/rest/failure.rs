@@ -42,6 +42,10 @@ fn read_failure(headers: &ResponseHeaders, body: &[u8]) -> Failure {
         // OSS puts the document into a header when the answer to HEAD cannot have a body.
         .or_else(|| parse_failure(&STANDARD.decode(headers.get("x-oss-err")?).ok()?))
         .unwrap_or_default();
+    if failure.message.is_empty() && wants_tls(body) {
+        "the server speaks HTTPS there: say https:// in the endpoint"
+            .clone_into(&mut failure.message);
+    }
     if failure.code.is_empty()
         && let Some(code) = headers.get("x-minio-error-code")
     {
@@ -53,6 +57,17 @@ fn read_failure(headers: &ResponseHeaders, body: &[u8]) -> Failure {
         failure.region = region.to_owned();
     }
     failure
+}
+
+/// Whether a server says that it was spoken to without TLS: those of Go, nginx and Apache.
+fn wants_tls(body: &[u8]) -> bool {
+    const WORDS: [&str; 3] = [
+        "HTTP request to an HTTPS server",
+        "HTTP request was sent to HTTPS port",
+        "speaking plain HTTP to an SSL-enabled",
+    ];
+    let text = String::from_utf8_lossy(body);
+    WORDS.iter().any(|words| text.contains(words))
 }
 
 fn kind_of(operation: Operation, status: u16, failure: &Failure) -> ErrorKind {
@@ -288,6 +303,18 @@ mod tests {
             code => format!("<Error><Code>{code}</Code><Message>m</Message></Error>"),
         };
         error(operation, &format!("{status} X"), &body).kind
+    }
+
+    #[test]
+    fn a_server_of_https_that_was_asked_without_is_told_as_one() {
+        for body in [
+            "Client sent an HTTP request to an HTTPS server.\n",
+            "<html><center>The plain HTTP request was sent to HTTPS port</center></html>",
+            "Reason: You're speaking plain HTTP to an SSL-enabled server port.<br />",
+        ] {
+            let told = error(Operation::List, "400 Bad Request", body);
+            assert!(told.message.contains("say https://"), "{told}");
+        }
     }
 
     #[test]

@@ -73,7 +73,8 @@ pub(crate) static CA_FILE: OptionSpec = OptionSpec {
     default: Default::Depends("the certificates that the system trusts"),
     help: "Certificates to trust beside the system's",
     detail: "A PEM file with one or more certificates, for stores with a private authority \
-             or a certificate that signed itself.",
+             or to trust a server's own certificate, whoever signed it. It is read when the store is opened. \
+             With http:// it does nothing.",
     ..STORE
 };
 
@@ -83,7 +84,8 @@ pub(crate) static CLIENT_CERT: OptionSpec = OptionSpec {
     kind: Kind::Path,
     default: Default::Depends("none is shown"),
     help: "Certificate to show to a server that asks its clients for one",
-    detail: "A PEM file with the certificate and those between it and its authority. It can hold the key as well.",
+    detail: "A PEM file with the certificate and those between it and its authority. It can hold the key as well. It is \
+             read when the store is opened: who renews it mounts anew.",
     ..STORE
 };
 

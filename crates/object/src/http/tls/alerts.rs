@@ -53,15 +53,15 @@ impl fmt::Display for Refused {
         let Self(alert) = self;
         match alert {
             AlertDescription::CertificateRequired | AlertDescription::NoCertificate => f.write_str(
-                "the server wants a certificate of its client: set `client_cert`, or use an endpoint that asks for none",
+                "the server wants a certificate of its client: set `--client-cert`, or use an endpoint that asks for none",
             ),
             _ if self.is_about_our_certificate() => write!(
                 f,
-                "the server does not accept the certificate of this client, or wants one ({alert:?}): set `client_cert` to one that it trusts"
+                "the server does not accept the certificate of this client, or wants one ({alert:?}): set `--client-cert` to one that it trusts"
             ),
             AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => write!(
                 f,
-                "the server finds no cipher or key in common ({alert:?}), or wants a certificate of its client: check its settings of TLS, or set `client_cert`"
+                "the server finds no cipher or key in common ({alert:?}), or wants a certificate of its client: check its settings of TLS, or set `--client-cert`"
             ),
             AlertDescription::ProtocolVersion => f.write_str(
                 "the server speaks neither TLS 1.2 nor 1.3: have it speak one of them",

@@ -1,6 +1,6 @@
 //! Judging the certificate of a server.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use rustls::{
     CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme,
@@ -23,10 +23,17 @@ pub(super) struct Verifier {
 }
 
 impl Verifier {
-    /// Whether the one thing against a certificate is that it is an authority's, and it was named itself.
-    /// Its dates are judged before that by the book.
+    /// Whether the one thing against a certificate is that it is an authority's or that nobody known signed it, and it was
+    /// named itself. Its dates are judged before that by the book.
     fn is_named(&self, certificate: &CertificateDer<'_>, error: &Error) -> bool {
-        is_of_an_authority(error) && self.named.iter().any(|named| named == certificate)
+        let is_vouched_by_none = matches!(
+            error,
+            Error::InvalidCertificate(
+                CertificateError::UnknownIssuer | CertificateError::BadSignature
+            )
+        );
+        (is_of_an_authority(error) || is_vouched_by_none)
+            && self.named.iter().any(|named| named == certificate)
     }
 }
 
@@ -87,7 +94,7 @@ impl ServerCertVerifier for Verifier {
 #[derive(Debug)]
 struct Distrust {
     why: String,
-    remedy: &'static str,
+    remedy: Cow<'static, str>,
     fingerprint: String,
 }
 
@@ -121,42 +128,55 @@ impl fmt::Display for Distrust {
 
 impl std::error::Error for Distrust {}
 
-fn words(error: &Error, name: &str) -> (String, &'static str) {
+fn words(error: &Error, name: &str) -> (String, Cow<'static, str>) {
     use CertificateError as Why;
-    let Error::InvalidCertificate(cause) = error else {
-        return (format!("is not accepted: {error}"), "use another one");
-    };
-    match cause {
-        Why::NotValidForName => {
-            let remedy = "name the server in the endpoint as its certificate does";
-            (format!("is not for `{name}`"), remedy)
-        }
-        Why::NotValidForNameContext { presented, .. } => {
+    let (why, remedy) = match error {
+        Error::InvalidCertificate(Why::NotValidForNameContext { presented, .. }) => {
             let presented: Vec<_> = presented.iter().map(|name| bare(name)).collect();
-            let why = format!("is not for `{name}` but for {}", presented.join(", "));
-            (
-                why,
-                "name the server in the endpoint as its certificate does",
-            )
+            return words_of_names(name, &presented);
         }
-        Why::Expired | Why::ExpiredContext { .. } => {
-            let remedy = "renew it, or set the clock of this machine";
-            ("has expired".to_owned(), remedy)
+        Error::InvalidCertificate(Why::NotValidForName) => return words_of_names(name, &[]),
+        Error::InvalidCertificate(Why::Expired | Why::ExpiredContext { .. }) => {
+            ("has expired", "renew it, or set the clock of this machine")
         }
-        Why::NotValidYet | Why::NotValidYetContext { .. } => {
-            let remedy = "wait, or set the clock of this machine";
-            ("is not valid yet".to_owned(), remedy)
+        Error::InvalidCertificate(Why::NotValidYet | Why::NotValidYetContext { .. }) => {
+            ("is not valid yet", "wait, or set the clock of this machine")
         }
-        Why::UnknownIssuer | Why::BadSignature => {
-            let remedy =
-                "set `ca_file` to the authority that signed it, or to the certificate itself";
-            ("is signed by nobody who is trusted here".to_owned(), remedy)
+        Error::InvalidCertificate(Why::UnknownIssuer | Why::BadSignature) => (
+            "is signed by nobody who is trusted here",
+            "set `--ca-file` to the authority that signed it, or to the certificate itself, or have the server \
+             send those in between",
+        ),
+        _ if is_of_an_authority(error) => (
+            "is that of an authority",
+            "set `--ca-file` to the certificate itself if it is to be trusted",
+        ),
+        other => {
+            let why = format!("is not accepted: {other}");
+            return (why, Cow::Borrowed("use another one"));
         }
-        _ if is_of_an_authority(error) => {
-            let remedy = "set `ca_file` to the certificate itself if it is to be trusted";
-            ("is that of an authority".to_owned(), remedy)
+    };
+    (why.to_owned(), Cow::Borrowed(remedy))
+}
+
+/// For a certificate of other names than the endpoint's.
+fn words_of_names(name: &str, presented: &[&str]) -> (String, Cow<'static, str>) {
+    if presented.is_empty() {
+        let remedy = format!(
+            "make it anew with the name, as `openssl req -addext subjectAltName=DNS:{name}` does"
+        );
+        return ("names no host (subjectAltName)".to_owned(), remedy.into());
+    }
+    let why = format!("is not for `{name}` but for {}", presented.join(", "));
+    let remedy = "name the server in the endpoint as its certificate does";
+    match name.split_once('.') {
+        Some((bucket, host)) if presented.contains(&host) => {
+            let remedy = format!(
+                "`--addressing path` takes the bucket `{bucket}` out of the name, else {remedy}"
+            );
+            (why, remedy.into())
         }
-        other => (format!("is not accepted: {other}"), "use another one"),
+        _ => (why, remedy.into()),
     }
 }
 

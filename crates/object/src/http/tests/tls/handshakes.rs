@@ -77,7 +77,7 @@ async fn an_alert_is_told_as_what_the_server_means() {
     let closed = refusal_by(CLOSE_NOTIFY).await;
     says(&closed, ErrorKind::Unavailable, &["CloseNotify"]);
     let nothing_in_common = refusal_by(HANDSHAKE_FAILURE).await;
-    let parts = ["in common", "HandshakeFailure", "client_cert"];
+    let parts = ["in common", "HandshakeFailure", "--client-cert"];
     says(&nothing_in_common, ErrorKind::Untrusted, &parts);
     let wrong_name = refusal_by(UNRECOGNIZED_NAME).await;
     says(
@@ -89,7 +89,7 @@ async fn an_alert_is_told_as_what_the_server_means() {
     says(
         &stranger,
         ErrorKind::BadCredentials,
-        &["certificate of this client", "client_cert"],
+        &["certificate of this client", "--client-cert"],
     );
 }
 
@@ -228,7 +228,7 @@ async fn a_server_that_wants_a_certificate_gets_the_one_that_was_named() {
             "{version:?}: {error}"
         );
         assert!(
-            error.message.contains("client_cert"),
+            error.message.contains("--client-cert"),
             "{version:?}: {error}"
         );
         let other = rcgen::generate_simple_self_signed(["other".to_owned()]).expect("generated");

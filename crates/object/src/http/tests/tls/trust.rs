@@ -59,7 +59,44 @@ async fn a_certificate_of_an_authority_that_is_named_itself_is_trusted() {
         ask(&shown, &[&other, &shown]).await.expect("trusted"),
         b"secret"
     );
-    untrusted(ask(&shown, &[&other]).await, &["ca_file", "SHA-256 is "]);
+    untrusted(ask(&shown, &[&other]).await, &["--ca-file", "SHA-256 is "]);
+}
+
+/// A leaf and the authority that signed it.
+fn signed_by_an_authority(years: std::ops::Range<i32>) -> CertifiedKey<KeyPair> {
+    let authority = of_an_authority("authority.example", 2100);
+    let issuer = CertificateParams::new(["authority.example".to_owned()]).expect("a name");
+    let issuer = rcgen::Issuer::new(issuer, authority.signing_key);
+    let mut params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+    params.not_before = date_time_ymd(years.start, 1, 1);
+    params.not_after = date_time_ymd(years.end, 1, 1);
+    let signing_key = KeyPair::generate().expect("a key");
+    let cert = params
+        .signed_by(&signing_key, &issuer)
+        .expect("a certificate");
+    CertifiedKey { cert, signing_key }
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_named_itself_is_trusted_whoever_signed_it() {
+    let shown = signed_by_an_authority(2000..2100);
+    assert_eq!(ask(&shown, &[&shown]).await.expect("trusted"), b"secret");
+    let other = signed_by_an_authority(2000..2100);
+    untrusted(ask(&shown, &[&other]).await, &["--ca-file", "in between"]);
+    let expired = signed_by_an_authority(2000..2001);
+    untrusted(ask(&expired, &[&expired]).await, &["expired", "clock"]);
+}
+
+#[tokio::test]
+async fn a_certificate_without_names_is_told_as_one() {
+    let mut params = CertificateParams::new(Vec::<String>::new()).expect("no name");
+    let name = (rcgen::DnType::CommonName, "localhost");
+    params.distinguished_name.push(name.0, name.1);
+    let signing_key = KeyPair::generate().expect("a key");
+    let cert = params.self_signed(&signing_key).expect("a certificate");
+    let shown = CertifiedKey { cert, signing_key };
+    let parts = ["names no host", "-addext subjectAltName=DNS:localhost"];
+    untrusted(ask(&shown, &[&shown]).await, &parts);
 }
 
 #[tokio::test]
@@ -121,5 +158,5 @@ async fn what_openssl_makes_is_trusted_where_it_is_named() {
     assert_eq!(get(&trusting, &origin).await.expect("trusted"), b"secret");
     // The server serves one connection at a time.
     drop(trusting);
-    untrusted(get(&client(), &origin).await, &["ca_file", "SHA-256 is "]);
+    untrusted(get(&client(), &origin).await, &["--ca-file", "SHA-256 is "]);
 }
