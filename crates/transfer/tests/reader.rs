@@ -69,8 +69,7 @@ async fn no_more_parts_are_fetched_ahead_of_a_file_than_are_allowed() {
             farthest = farthest.max(asked.expect("it was read") - offset - (128 << 10));
         }
         assert!(farthest <= most * MIB, "{parts}: {farthest}");
-        // How far the window opens depends on how fast this machine reads meanwhile.
-        assert!(farthest >= most * MIB / 8, "{parts}: {farthest}");
+        assert!(farthest >= most * MIB / 4, "{parts}: {farthest}");
     }
 }
 
