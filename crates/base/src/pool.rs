@@ -39,13 +39,6 @@ pub const BLOCK_SIZE: usize = MIB as usize;
 /// Bytes up to which a buffer comes from the heap instead of the pool.
 pub const HEAP_BUFFER_MAX: usize = 128 << 10;
 
-/// Bytes behind a buffer of the heap that is to receive what is sealed: what the records of TLS have beside
-/// [`HEAP_BUFFER_MAX`] bytes of plaintext, 30 for each 16 KiB, and a session ticket.
-const SEALS_ROOM: usize = 512;
-
-/// Bytes from which a buffer of the heap receives what is sealed: less goes through the connection's own.
-const SEALED_MIN: usize = 32 << 10;
-
 /// A region is one huge page of x86-64 and aarch64.
 const REGION_SIZE: usize = 2 << 20;
 const BLOCKS_PER_REGION: usize = REGION_SIZE / BLOCK_SIZE;
@@ -118,16 +111,9 @@ impl BufferPool {
         self.take_with_room(capacity, 0, reservation)
     }
 
-    /// The same for what may arrive sealed and is opened where it lies: 512 bytes behind 32 KiB or more are not paid for.
-    pub fn take_to_receive(self: &Arc<Self>, capacity: usize, reservation: Reservation) -> Buffer {
-        let room = match capacity {
-            SEALED_MIN.. => SEALS_ROOM,
-            _ => 0,
-        };
-        self.take_with_room(capacity, room, reservation)
-    }
-
-    fn take_with_room(
+    /// The same with `room` bytes behind a buffer of the heap, which are not paid for: little, for what arrives longer than
+    /// it is.
+    pub fn take_with_room(
         self: &Arc<Self>,
         capacity: usize,
         room: usize,

@@ -35,6 +35,7 @@ use tokio::net::TcpStream;
 use super::{HttpError, Origin};
 use crate::{ClientCertificate, ErrorKind};
 use alerts::Refused;
+pub use tls_stream::room_for_seals;
 pub(super) use tls_stream::{RECEIVED_AT_ONCE, SEALS_MAX, TlsStream};
 use verifier::Verifier;
 

@@ -159,7 +159,9 @@ impl PartSink {
             .reservation
             .split(BufferPool::cost(capacity))
             .expect("the whole part was reserved");
-        let (writer, view) = pool.take_to_receive(capacity, reservation).share();
+        let room = penstock_object::room_for_seals(capacity);
+        let buffer = pool.take_with_room(capacity, room, reservation);
+        let (writer, view) = buffer.share();
         self.view = Some(view.clone());
         self.part
             .begin_block((self.received / BLOCK) as usize, view);

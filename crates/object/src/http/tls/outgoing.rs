@@ -15,7 +15,7 @@ use tokio::{io::AsyncWrite, net::TcpStream};
 
 use super::{
     Broken,
-    record_key::{Kind, PLAIN_MAX, RECORD_OVERHEAD_MAX, RecordKey},
+    record_key::{Kind, PLAIN_MAX, RecordKey, seals_of},
 };
 
 /// Records that are sealed before they are sent.
@@ -142,7 +142,7 @@ impl Outgoing {
 
 /// Bytes that the records of so much plaintext occupy.
 const fn memory_of(plain: usize) -> usize {
-    plain + plain.div_ceil(PLAIN_MAX) * RECORD_OVERHEAD_MAX
+    plain + seals_of(plain)
 }
 
 /// What of some slices was not taken.

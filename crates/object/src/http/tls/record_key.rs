@@ -21,7 +21,7 @@ const SEALED_MAX: usize = PLAIN_MAX + 2048;
 const SEALED_13_MAX: usize = PLAIN_MAX + 256;
 
 /// Bytes that a record has beside its plaintext, at most: a header, a shown nonce, a hidden kind and a tag.
-pub(super) const RECORD_OVERHEAD_MAX: usize = HEADER_LENGTH + SHOWN_NONCE_LENGTH + 1 + 16;
+const RECORD_OVERHEAD_MAX: usize = HEADER_LENGTH + SHOWN_NONCE_LENGTH + 1 + 16;
 
 /// Bytes of the nonce that each record of TLS 1.2 with AES-GCM shows.
 const SHOWN_NONCE_LENGTH: usize = 8;
@@ -29,6 +29,11 @@ const SHOWN_NONCE_LENGTH: usize = 8;
 /// Records that one key may seal with AES-GCM (RFC 8446, section 5.5, as rustls counts them). The other cipher could
 /// seal more; a connection that sent 256 GiB is as good as any to end.
 const RECORDS_MAX: u64 = 1 << 24;
+
+/// Bytes that the records of so much plaintext have beside it, at most.
+pub(super) const fn seals_of(plain: usize) -> usize {
+    plain.div_ceil(PLAIN_MAX) * RECORD_OVERHEAD_MAX
+}
 
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,14 +26,14 @@ use super::{
     alerts::Refused,
     aside::{Aside, Run},
     outgoing::Outgoing,
-    record_key::{Kind, Opened, PLAIN_MAX, RECORD_OVERHEAD_MAX, RecordKey, record_length},
+    record_key::{Kind, Opened, RecordKey, record_length, seals_of},
 };
 
 /// Bytes of a read into the caller's memory: they are opened while the processor's cache has them.
 pub(in super::super) const RECEIVED_AT_ONCE: usize = 256 << 10;
 
 /// What records have beside so many bytes of plaintext, unless they are short.
-pub(in super::super) const SEALS_MAX: usize = RECEIVED_AT_ONCE / PLAIN_MAX * RECORD_OVERHEAD_MAX;
+pub(in super::super) const SEALS_MAX: usize = seals_of(RECEIVED_AT_ONCE);
 
 /// Pieces of memory that are smaller are filled through the buffer of the connection, which never holds more.
 const DIRECT_MIN: usize = 32 << 10;
@@ -64,6 +64,12 @@ const HELLO_REQUEST: [u8; 4] = [0; 4];
 
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
+
+/// Bytes that memory for `length` bytes of a body has behind them best, for the records that they arrive in. A buffer from the
+/// heap of that length has none; shorter bodies go through the buffer of the connection.
+pub fn room_for_seals(length: usize) -> usize {
+    if length < DIRECT_MIN { 0 } else { SEALS_MAX }
+}
 
 /// An encrypted stream, from the end of the handshake on.
 pub(in super::super) struct TlsStream {
