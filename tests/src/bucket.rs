@@ -224,14 +224,31 @@ impl Bucket {
 
     /// Stops the server as a crash would, runs `meanwhile`, and starts another in its place.
     pub fn without_server(&self, meanwhile: impl FnOnce()) {
+        self.restart(|_| meanwhile());
+    }
+
+    /// Starts the server anew, with a certificate of another authority. Returns that authority's.
+    pub fn change_identity(&self) -> String {
+        let identity = Identity::generate(Ipv4Addr::LOCALHOST.into()).expect("randomness");
+        let authority = identity.authority().to_owned();
+        self.restart(|settings| settings.identity = Some(identity));
+        authority
+    }
+
+    /// What vouches for a server that speaks HTTPS.
+    pub fn ca_file(&self) -> &Path {
+        self.ca_file.as_deref().expect("it speaks HTTPS")
+    }
+
+    fn restart(&self, change: impl FnOnce(&mut Settings)) {
         let mut running = self.running();
         let server = running.take().expect("the bucket has a server, which runs");
-        let again = Settings {
+        let mut again = Settings {
             address: server.address(),
             ..server.settings().clone()
         };
         let data = server.stop();
-        meanwhile();
+        change(&mut again);
         *running = Some(Server::start_with(data, again).expect("the port is still ours"));
     }
 

@@ -72,9 +72,13 @@ pub(crate) fn meaning_of(error: &ObjectError, purpose: Purpose) -> FsError {
         (ErrorKind::PreconditionFailed | ErrorKind::PositionMismatch, _) => {
             FsError::Busy("another client changed the object meanwhile; try again")
         }
-        (ErrorKind::PermissionDenied | ErrorKind::BadCredentials | ErrorKind::NoCredentials, _) => {
-            FsError::PermissionDenied
-        }
+        (
+            ErrorKind::PermissionDenied
+            | ErrorKind::BadCredentials
+            | ErrorKind::NoCredentials
+            | ErrorKind::ClientUntrusted,
+            _,
+        ) => FsError::PermissionDenied,
         (ErrorKind::Archived, _) => FsError::NotPermitted(
             "the object is in an archive storage class; restore it in the store first",
         ),

@@ -80,8 +80,7 @@ fn words(kind: ErrorKind) -> (&'static str, &'static str) {
         ),
         ErrorKind::BadCredentials => (
             "the store refuses the credentials",
-            "check the access key and its secret, or the client's certificate where that is what is refused; \
-             `penstock check` shows where keys come from",
+            "check the access key and its secret; `penstock check` shows where they come from",
         ),
         ErrorKind::NoCredentials => (
             "no credentials were found",
@@ -129,6 +128,10 @@ fn words(kind: ErrorKind) -> (&'static str, &'static str) {
         ErrorKind::Untrusted => (
             "the server is not trusted",
             "without a certificate that proves who it is nothing is sent to it",
+        ),
+        ErrorKind::ClientUntrusted => (
+            "the server does not let this client in",
+            "the server decides whose certificates it trusts, and its log may say more",
         ),
     }
 }

@@ -239,6 +239,9 @@ pub enum Reply {
     Ended {
         /// The files.
         unsaved: Vec<UnsavedFile>,
+        /// What the store said last, where no reason of theirs says it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<String>,
     },
     /// The order was not carried out, and the mount goes on.
     Refused(Refusal),
@@ -655,6 +658,7 @@ mod tests {
                 path: "a".to_owned(),
                 reason: "full".to_owned(),
             }],
+            cause: None,
         };
         let line = serde_json::to_string(&ended).expect("text");
         assert_eq!(line, "{\"reply\":\"ended\",\"unsaved\":[[\"a\",\"full\"]]}");

@@ -21,9 +21,10 @@ pub(crate) fn object_failure(error: &ObjectError) -> FsError {
             tracing::error!("damaged bytes in the bucket: see `penstock fileset check`");
             FsError::Corrupt(error.to_string())
         }
-        ErrorKind::PermissionDenied | ErrorKind::BadCredentials | ErrorKind::NoCredentials => {
-            FsError::PermissionDenied
-        }
+        ErrorKind::PermissionDenied
+        | ErrorKind::BadCredentials
+        | ErrorKind::NoCredentials
+        | ErrorKind::ClientUntrusted => FsError::PermissionDenied,
         ErrorKind::Timeout => FsError::TimedOut(error.to_string()),
         _ => FsError::Io(error.to_string()),
     }

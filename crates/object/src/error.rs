@@ -90,8 +90,7 @@ pub enum ErrorKind {
     PositionMismatch,
     /// The credentials are valid but do not allow this.
     PermissionDenied,
-    /// The store does not know the key id, the signature is wrong, or the server does not accept this client's certificate.
-    /// Fix the credentials.
+    /// The store does not know the key id, or the signature is wrong. Fix the credentials.
     BadCredentials,
     /// No credentials could be had from any of the configured places.
     NoCredentials,
@@ -126,6 +125,8 @@ pub enum ErrorKind {
     /// The server did not prove that it is the one that was asked for. Fix its certificate, its name, or
     /// whom this side trusts.
     Untrusted,
+    /// The server does not accept the certificate of this client, or wants one. Fix that, or whom the server trusts.
+    ClientUntrusted,
 }
 
 impl ErrorKind {
@@ -138,6 +139,18 @@ impl ErrorKind {
                 | Self::Timeout
                 | Self::Interrupted
                 | Self::ChecksumMismatch
+        )
+    }
+
+    /// Whether it says how things are, and not that something failed.
+    pub fn is_answer(self) -> bool {
+        matches!(
+            self,
+            Self::NotFound
+                | Self::AlreadyExists
+                | Self::PreconditionFailed
+                | Self::PositionMismatch
+                | Self::InvalidRange
         )
     }
 

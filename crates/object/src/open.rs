@@ -8,7 +8,7 @@ use crate::{
     BucketUrl, ErrorKind, LocalSettings, LocalStore, ObjectError, ObjectResult, Operation, Store,
     StoreUrl,
     credentials::{Bridge, Chain, CredentialSource, oss_chain, s3_chain},
-    http::{Client, ClientMetrics, HttpError, Origin},
+    http::{Client, ClientMetrics, HttpError, Origin, TlsReport},
     layers::{self, Metered, Prefixed, Split},
     oss::{self, Oss},
     rest::{Address, Dialect, Features, RestMetrics, RestStore, StoreClock},
@@ -64,6 +64,29 @@ pub fn open_backend(
             Ok(Arc::new(LocalStore::open(directory, local)?))
         }
     }
+}
+
+/// Shakes hands with the endpoint of `url`, and tells what came of it; `None` where nothing is enciphered. Takes as long as
+/// a connection may take.
+///
+/// Fails like [`open`], and where no such connection can be made.
+pub async fn report_tls(
+    url: &StoreUrl,
+    settings: &StoreSettings,
+) -> ObjectResult<Option<TlsReport>> {
+    let (bucket, endpoint) = match url {
+        StoreUrl::S3(url) => (&url.bucket, s3::locate(settings).map_err(wrong)?.0),
+        StoreUrl::Oss(url) => (&url.bucket, oss::locate(settings).map_err(wrong)?.0),
+        StoreUrl::File { .. } => return Ok(None),
+    };
+    let registry = Registry::new();
+    let parts = Parts::new(settings, &registry)?;
+    let origin = parts.address(&endpoint, bucket)?.origin;
+    if !origin.secure {
+        return Ok(None);
+    }
+    let reported = parts.client.report_tls(&origin).await;
+    reported.map(Some).map_err(cannot)
 }
 
 fn open_s3(

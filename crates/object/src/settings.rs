@@ -45,7 +45,7 @@ pub struct StoreSettings {
     /// unless the store is known to check that itself: some answer success and check nothing. Who
     /// wants to find that out looks the other way. Default: yes.
     pub look_before_writes: bool,
-    /// A PEM file of certificates to trust beside the system's. Default: none.
+    /// A PEM file of certificates to trust beside the system's, read again when it changed. Default: none.
     pub ca_file: Option<PathBuf>,
     /// What servers are shown that ask their clients for a certificate. Default: none.
     pub client_certificate: Option<ClientCertificate>,
@@ -231,7 +231,7 @@ pub enum SettingsError {
     NoOssEndpoint,
 }
 
-/// Files that tell a server who its client is.
+/// Files that tell a server who its client is, read again when they changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// A PEM file of the certificate, and of those between it and its authority.

@@ -3,7 +3,7 @@
 use std::{fmt::Debug, sync::Arc};
 
 use async_trait::async_trait;
-use penstock_base::{LocalFile, Payload};
+use penstock_base::{LocalFile, Payload, clock::Instant};
 
 use crate::{
     Ability, Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions,
@@ -68,6 +68,15 @@ pub trait Store: Debug + Send + Sync {
         match self.below() {
             Below::Store(store) => store.abilities(),
             Below::Service(_) => Vec::new(),
+        }
+    }
+
+    /// The last error of a request, also of one that was tried again, and when it came. An answer that something is not there,
+    /// or is another version, is none.
+    fn last_failure(&self) -> Option<(ObjectError, Instant)> {
+        match self.below() {
+            Below::Store(store) => store.last_failure(),
+            Below::Service(_) => None,
         }
     }
 

@@ -64,6 +64,7 @@ fn refused_requests_are_denied() {
         ErrorKind::PermissionDenied,
         ErrorKind::BadCredentials,
         ErrorKind::NoCredentials,
+        ErrorKind::ClientUntrusted,
     ] {
         assert_eq!(reading(kind), FsError::PermissionDenied);
         assert_eq!(writing(kind), FsError::PermissionDenied);

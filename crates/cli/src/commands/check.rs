@@ -17,6 +17,7 @@ use crate::{
 };
 
 mod abilities;
+mod tls;
 mod trials;
 
 pub(crate) fn command() -> Command {
@@ -25,6 +26,7 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Tries what a mount needs and says what is wrong and what to do about it: one line for \
              each trial, `ok`, `note` (works, but not as well as it could) or `FAILED`. Also says \
+             what TLS was agreed, whose certificate that is and who vouches for it, \
              where the credentials were found, and what this store can do and what it lacks, with \
              what that means. Writes a few small objects under one name that nobody else uses, reads \
              them back and deletes them. Ends with status 1 when something failed.",
@@ -93,9 +95,13 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let findings = listing::block_on(async {
         let origin = CredentialOrigin::default();
         let store = stores::for_first_look(source, &values, environment, &origin)?;
+        let tls = tls::trial(source, &values, environment).await;
         let trials = trials::all(source, &store, may_write).await;
         let mut findings = configured(source, &values, (&origin, &trials));
-        findings.extend(trials);
+        let is_bad = tls.as_ref().is_some_and(|tls| tls.verdict == Verdict::Bad);
+        findings.extend(tls);
+        // Without it nothing else can go well.
+        findings.extend(trials.into_iter().filter(|_| !is_bad));
         Ok(findings)
     })?;
     if matches.get_flag("json") {

@@ -31,6 +31,7 @@ pub(super) struct Look {
 pub(super) fn values(matches: &ArgMatches, environment: &Environment) -> Outcome<Values> {
     let values = command_line::values(matches, Scope::Store, environment)?;
     start_logging(&values);
+    stores::warn_of_idle_certificates(&values);
     Ok(values)
 }
 

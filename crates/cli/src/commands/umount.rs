@@ -195,8 +195,8 @@ impl Wait<'_> {
                     return Ok(());
                 }
                 Ok(Some(Reply::Progress(progress))) => display.show(progress),
-                Ok(Some(Reply::Ended { unsaved })) => {
-                    break report(&unsaved).and(wait_for_end(&connection));
+                Ok(Some(Reply::Ended { unsaved, cause })) => {
+                    break report(&unsaved, cause.as_deref()).and(wait_for_end(&connection));
                 }
                 Ok(Some(Reply::Refused(refusal))) => break Err(refusal.into()),
                 Err(error) if client::is_silence(&error) && !connection.has_died() => {}
@@ -264,12 +264,15 @@ fn wait_for_end(connection: &Connection) -> Outcome {
     }
 }
 
-fn report(unsaved: &[UnsavedFile]) -> Outcome {
+fn report(unsaved: &[UnsavedFile], cause: Option<&str>) -> Outcome {
     for UnsavedFile { path, reason } in unsaved {
         output::complain(&format!("could not save `{path}`: {reason}"));
     }
     if unsaved.is_empty() {
         return Ok(());
+    }
+    if let Some(cause) = cause {
+        output::complain(cause);
     }
     Err(Failure::new(
         format!("{} changes could not be saved", unsaved.len()),

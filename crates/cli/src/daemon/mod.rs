@@ -71,8 +71,8 @@ impl Plan {
 /// How a mount ended.
 #[derive(Debug)]
 enum End {
-    /// In good order; these files could not be saved.
-    Finished(Unsaved),
+    /// In good order; these files could not be saved, perhaps for this cause.
+    Finished(Unsaved, Option<String>),
     /// By a second signal, without waiting for anything.
     AtOnce,
 }
@@ -142,8 +142,8 @@ async fn serve(plan: &Plan, announcer: Announcer) -> Outcome {
 /// Says what could not be saved.
 fn report(plan: &Plan, end: End) -> Outcome {
     let mountpoint = plan.volume.mountpoint.display();
-    let unsaved = match end {
-        End::Finished(unsaved) => unsaved,
+    let (unsaved, cause) = match end {
+        End::Finished(unsaved, cause) => (unsaved, cause),
         End::AtOnce => {
             error!(%mountpoint, "left at once; files that were open are not saved");
             return Err(Failure::new(
@@ -160,6 +160,10 @@ fn report(plan: &Plan, end: End) -> Outcome {
     for (path, reason) in &unsaved {
         error!(path, %reason, "could not be saved");
         output::complain(&format!("could not save `{path}`: {reason}"));
+    }
+    if let Some(cause) = cause {
+        error!("{cause}");
+        output::complain(&cause);
     }
     let count = unsaved.len();
     Err(Failure::new(

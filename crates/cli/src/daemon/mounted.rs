@@ -90,8 +90,11 @@ impl Mounted {
         if let Some(record) = self.record.take() {
             record.remove();
         }
-        waiters.end(&mut self.orders, last_word(&unsaved)).await;
-        End::Finished(unsaved)
+        let cause = self.core.untold_cause(&unsaved);
+        waiters
+            .end(&mut self.orders, last_word(&unsaved, cause.clone()))
+            .await;
+        End::Finished(unsaved, cause)
     }
 
     /// Returns what could not be saved; nothing when a signal asks to leave.
@@ -213,6 +216,18 @@ impl Core {
         }
     }
 
+    /// What the store said last, where something is unsaved and no reason for that says it.
+    fn untold_cause(&self, unsaved: &Unsaved) -> Option<String> {
+        let (error, when) = self.volumes.last_failure()?;
+        let told = error.to_string();
+        let is_told = unsaved
+            .iter()
+            .any(|(_, reason)| reason.to_string().contains(&told));
+        let ago = when.elapsed().as_secs();
+        let untold = !unsaved.is_empty() && !is_told;
+        untold.then(|| format!("the last error of the store, {ago}s ago: {told}"))
+    }
+
     /// Writes the counters where messages go, whatever the level of the log is.
     fn report(&self) {
         let text = stats::describe(&self.answers.status(), None);
@@ -252,7 +267,7 @@ fn refusal(error: &UnmountError) -> Reply {
     })
 }
 
-fn last_word(unsaved: &Unsaved) -> Reply {
+fn last_word(unsaved: &Unsaved, cause: Option<String>) -> Reply {
     let files = unsaved.iter();
     let told = files.map(|(path, reason)| UnsavedFile {
         path: path.clone(),
@@ -260,5 +275,6 @@ fn last_word(unsaved: &Unsaved) -> Reply {
     });
     Reply::Ended {
         unsaved: told.collect(),
+        cause,
     }
 }

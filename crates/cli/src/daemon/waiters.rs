@@ -117,6 +117,7 @@ mod tests {
     async fn the_last_word_reaches_also_those_who_come_late_and_do_not_read() {
         let ended = Reply::Ended {
             unsaved: Vec::new(),
+            cause: None,
         };
         let (sender, mut orders) = mpsc::channel(1);
         let mut waiters = Waiters::default();

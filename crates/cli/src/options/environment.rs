@@ -1,9 +1,12 @@
-//! Options in environment variables: `PENSTOCK_` and the name in capitals.
+//! Options in environment variables: `PENSTOCK_` and the name in capitals, and what the tools of AWS read.
 
 use super::{Given, Origin, table};
 use crate::environment::{Environment, FILESETS_VARIABLE};
 
 const PREFIX: &str = "PENSTOCK_";
+
+/// Where the tools of AWS look for the certificates that they trust.
+const CA_BUNDLE: &str = "AWS_CA_BUNDLE";
 
 /// The options that variables set. A variable with our prefix that names no option is reported
 /// in the second list: it is a typing mistake, but no reason to fail whatever else runs there.
@@ -27,6 +30,12 @@ pub(crate) fn given(environment: &Environment) -> (Vec<Given>, Vec<String>) {
             None => unknown.push(name.clone()),
         }
     }
+    given.extend(environment.variable(CA_BUNDLE).map(|path| Given {
+        spec: &table::CA_FILE,
+        spelling: CA_BUNDLE.to_owned(),
+        text: path.to_owned(),
+        origin: Origin::Variable(CA_BUNDLE),
+    }));
     (given, unknown)
 }
 

@@ -10,6 +10,8 @@ use crate::failure::Failure;
 pub(crate) enum Origin {
     /// The default of the program whose command line we take.
     Program(&'static str),
+    /// A variable of other programs, which counts where nobody says anything.
+    Variable(&'static str),
     /// What is kept with the fileset of this name.
     Fileset(String),
     /// A configuration file.
@@ -26,7 +28,7 @@ impl Origin {
     /// How strong it is, whatever file or line it came from.
     pub(crate) fn rank(&self) -> u8 {
         match self {
-            Self::Program(_) => 0,
+            Self::Program(_) | Self::Variable(_) => 0,
             Self::Fileset(_) => 1,
             Self::File { .. } => 2,
             Self::Environment => 3,
@@ -45,6 +47,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Program(name) => write!(f, "the default of {name}"),
+            Self::Variable(name) => f.write_str(name),
             Self::Fileset(name) => write!(f, "what is kept with fileset {name}"),
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
             Self::Environment => f.write_str("the environment"),

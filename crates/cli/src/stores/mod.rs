@@ -15,8 +15,8 @@ use std::{
 
 use penstock_base::metrics::Registry;
 use penstock_object::{
-    Addressing, ChecksumChoice, ClientCertificate, ErrorKind, RetrySettings, SignatureChoice,
-    Store, StoreSettings, StoreUrl, StoreUrlError, Timeouts,
+    Addressing, ChecksumChoice, ClientCertificate, ErrorKind, ObjectError, RetrySettings,
+    SignatureChoice, Store, StoreSettings, StoreUrl, StoreUrlError, Timeouts, TlsReport,
     credentials::{
         self, CredentialOrigin, CredentialPlace, CredentialSettings, Credentials, RoleSettings,
     },
@@ -27,7 +27,8 @@ use crate::{
     explain,
     failure::{Failure, Outcome},
     limits,
-    options::{Values, table},
+    options::{Origin, Values, table},
+    output,
     resources::Resources,
 };
 
@@ -46,7 +47,29 @@ const STALL_DIVISOR: u32 = 2;
 pub(crate) fn check_source(source: &str, values: &Values) -> Outcome {
     parse(source)?;
     credential_order(values)?;
+    warn_of_idle_certificates(values);
     fixed_credentials(values).map(|_| ())
+}
+
+/// Says so where certificates are named that nobody looks at. A file of options may name them for several sources, so
+/// that is no mistake.
+pub(crate) fn warn_of_idle_certificates(values: &Values) {
+    let is_plain = |spec| {
+        values
+            .text(spec)
+            .is_none_or(|url| url.starts_with("http://"))
+    };
+    let named = match values.origin(&table::CA_FILE) {
+        None | Some(Origin::Variable(_)) => None,
+        Some(_) => values.text(&table::ENDPOINT),
+    };
+    if let Some(endpoint) =
+        named.filter(|_| is_plain(&table::ENDPOINT) && is_plain(&table::READ_ENDPOINT))
+    {
+        output::complain(&format!(
+            "warning: ca-file does nothing with {endpoint}: nothing is enciphered there; https:// does that"
+        ));
+    }
 }
 
 /// The directory of a bucket on this machine.
@@ -168,14 +191,30 @@ fn open_with(
     settings: &StoreSettings,
     registry: &Arc<Registry>,
 ) -> Outcome<Arc<dyn Store>> {
-    penstock_object::open(&parse(source)?, settings, registry).map_err(|error| match error.kind {
+    penstock_object::open(&parse(source)?, settings, registry)
+        .map_err(|error| unopened(source, &error))
+}
+
+fn unopened(source: &str, error: &ObjectError) -> Failure {
+    match error.kind {
         // Nothing was sent yet: the settings themselves are at fault.
         ErrorKind::InvalidRequest => Failure::usage(
             format!("{source}: {}", error.message),
             "`penstock help mount` explains the options",
         ),
-        _ => explain::store_error(source, &error),
-    })
+        _ => explain::store_error(source, error),
+    }
+}
+
+/// What a handshake with the endpoint comes to; nothing where it speaks no TLS. Gives up as soon as a first look.
+pub(crate) async fn report_tls(
+    source: &str,
+    values: &Values,
+    environment: &Environment,
+) -> Outcome<Option<TlsReport>> {
+    let settings = impatient_settings(values, environment)?;
+    let reported = penstock_object::report_tls(&parse(source)?, &settings).await;
+    reported.map_err(|error| unopened(source, &error))
 }
 
 fn store_settings(values: &Values, environment: &Environment) -> Outcome<StoreSettings> {
@@ -344,7 +383,7 @@ fn fixed_credentials(values: &Values) -> Outcome<Option<Credentials>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{Given, Origin};
+    use crate::options::Given;
 
     fn values(endpoint: &str) -> Values {
         let given = Given {

@@ -121,7 +121,11 @@ pub(super) async fn open(
         None => store,
     };
     // Around the cache: what that has on the disk is encrypted, too.
-    let store = encryption::sealed(store, key.as_ref(), sealing - 2 * (sealing / LOG_SHARE));
+    let sealed = encryption::sealed(
+        Arc::clone(&store),
+        key.as_ref(),
+        sealing - 2 * (sealing / LOG_SHARE),
+    );
     // The engine's memory is taken out of the one budget for as long as it is open, and so is what encryption needs.
     let memory = (total / METADATA_SHARE).min(METADATA_MAX);
     let reservation = pool.budget().reserve(memory + sealing).await;
@@ -132,7 +136,7 @@ pub(super) async fn open(
         )
     })?;
     let with = (memory, Company::Others);
-    let opened = fileset.open(&record, with, (&bucket, store)).await?;
+    let opened = fileset.open(&record, with, (&bucket, sealed)).await?;
     let settings = TransferSettings::default();
     let transfer = Transfer::with_settings(opened.store, pool, settings, &registry);
     let engine = Arc::clone(&opened.engine);
@@ -158,6 +162,7 @@ pub(super) async fn open(
         staging: None,
         cache,
         discards_cache: values.flag(&table::CACHE_DISCARD),
+        store,
         registry: Arc::clone(&resources.registry),
         note: None,
         _held: Some(Box::new(reservation)),

@@ -20,12 +20,14 @@ use std::{
 };
 
 use penstock_base::{
+    clock::Instant,
     metrics::{Registry, table as metrics},
     run_blocking,
 };
 use penstock_block::Contents;
 use penstock_bucket::HIDDEN_REASONS;
 use penstock_fileset::FilesetVolume;
+use penstock_object::{ObjectError, Store};
 use penstock_transfer::DiskCache;
 use penstock_vfs::{Unsaved, UnsavedItem, Volume};
 use tracing::warn;
@@ -136,6 +138,8 @@ pub(crate) struct OpenedVolume {
     pub cache: Option<Arc<DiskCache>>,
     /// The scope of its metrics, which goes with it.
     registry: Arc<Registry>,
+    /// Where its bytes are, as it is asked for them.
+    store: Arc<dyn Store>,
     /// Whether the cache is emptied when the volume is closed.
     discards_cache: bool,
     /// With this a process that takes over finds the same content again, see [`open`].
@@ -231,6 +235,12 @@ impl OpenedVolumes {
             all.extend(items);
         }
         all
+    }
+
+    /// The last error of a store of theirs, and when it came.
+    pub(crate) fn last_failure(&self) -> Option<(ObjectError, Instant)> {
+        let failures = self.each().filter_map(|volume| volume.store.last_failure());
+        failures.max_by_key(|(_, when)| *when)
     }
 
     /// Bytes that were written to their stores since they were opened.

@@ -125,10 +125,16 @@ pub fn is_mounted(place: &Path) -> bool {
 
 /// An object server with one bucket that checks signatures.
 pub fn strict_server() -> Server {
+    server_with(|_| ())
+}
+
+/// The same with other settings.
+pub fn server_with(change: impl FnOnce(&mut Settings)) -> Server {
     let mut settings = Settings::with_bucket(BUCKET);
     settings.credentials = vec![Credentials::new(KEY_ID, SECRET)];
     settings.verify_signatures = true;
     settings.region = Some(REGION.to_owned());
+    change(&mut settings);
     Server::start(settings).expect("a free port")
 }
 

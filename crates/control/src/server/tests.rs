@@ -281,6 +281,7 @@ async fn passes_an_order_on_and_its_progress_back() {
             path: "a".to_owned(),
             reason: "no space".to_owned(),
         }],
+        cause: Some("the store is full".to_owned()),
     };
     for reply in [&progress, &ended] {
         order.replies.send(reply.clone()).await.expect("taken");

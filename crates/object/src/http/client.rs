@@ -6,7 +6,7 @@ use penstock_base::metrics::{Counter, Registry, table};
 
 use super::{
     HttpError, HttpSettings, Origin, Patience, Request, Response, connect::Connector,
-    connection::Connection, pool::Pool,
+    connection::Connection, pool::Pool, tls::TlsReport,
 };
 
 /// What a client counts.
@@ -57,6 +57,11 @@ impl Client {
         Ok(())
     }
 
+    /// Shakes hands with an origin that speaks TLS, to tell what comes of it.
+    pub(crate) async fn report_tls(&self, origin: &Origin) -> Result<TlsReport, HttpError> {
+        self.connector.report_tls(origin).await
+    }
+
     /// Sends a request and returns when the head of its response has arrived.
     ///
     /// A pooled connection that breaks before any byte of the response is replaced once by a
@@ -78,6 +83,12 @@ impl Client {
         let connection = self.connector.connect(&request.origin).await?;
         self.metrics.opened.increment();
         self.exchange(connection, request).await
+    }
+
+    /// Closes the idle connections to an origin.
+    #[cfg(test)]
+    pub(super) fn forget_idle(&self, origin: &Origin) {
+        self.pool.clear(origin);
     }
 
     /// Connections that are idle now.

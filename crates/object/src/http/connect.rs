@@ -10,7 +10,7 @@ use super::{
     connection::Connection,
     resolve::Resolver,
     stream::Stream,
-    tls::{self, TlsConnector},
+    tls::{self, Certificates, TlsReport, TlsStream},
 };
 use crate::ErrorKind;
 
@@ -20,7 +20,7 @@ const ADDRESSES_MAX: usize = 3;
 /// Opens connections.
 pub(super) struct Connector {
     resolver: Resolver,
-    tls: std::sync::OnceLock<TlsConnector>,
+    certificates: Certificates,
     settings: Arc<HttpSettings>,
 }
 
@@ -28,42 +28,58 @@ impl Connector {
     pub(super) fn new(settings: Arc<HttpSettings>) -> Self {
         Self {
             resolver: Resolver::default(),
-            tls: std::sync::OnceLock::new(),
+            certificates: Certificates::new(Arc::clone(&settings)),
             settings,
         }
     }
 
     /// A connection that a request for `origin` can be sent on.
     pub(super) async fn connect(&self, origin: &Arc<Origin>) -> Result<Connection, HttpError> {
-        let limit = self.settings.connect_timeout;
-        let started = clock::now();
-        let stream = match clock::deadline(limit, self.line(origin)).await {
-            Ok(outcome) => outcome?,
-            Err(_) => return Err(unreachable(origin, &format!("no answer within {limit:?}"))),
-        };
+        let (stream, left) = self.line_in_time(origin).await?;
         let stream = if origin.secure {
-            let left = limit.saturating_sub(started.elapsed());
-            match clock::deadline(left, self.encrypt(origin, stream)).await {
-                Ok(outcome) => outcome?,
-                Err(_) => return Err(unreachable(origin, &format!("no TLS within {limit:?}"))),
-            }
+            let encrypted = self.encrypt(origin, stream);
+            Stream::Secure(Box::new(self.within(left, origin, encrypted).await?))
         } else {
             Stream::Plain(stream)
         };
         Ok(Connection::new(Arc::clone(origin), stream))
     }
 
+    /// Shakes hands with `origin` to tell what comes of it.
+    pub(super) async fn report_tls(&self, origin: &Origin) -> Result<TlsReport, HttpError> {
+        let (stream, left) = self.line_in_time(origin).await?;
+        let reported = async {
+            let name = tls::server_name(origin)?;
+            let reported = self.certificates.current()?.report(name, stream).await;
+            reported.map_err(|error| tls_failure(origin, &error))
+        };
+        self.within(left, origin, reported).await
+    }
+
     /// Reads certificates now, so that a mistake in the settings shows when a store is opened.
-    pub(super) fn prepare_tls(&self) -> Result<&TlsConnector, HttpError> {
-        if let Some(connector) = self.tls.get() {
-            return Ok(connector);
+    pub(super) fn prepare_tls(&self) -> Result<(), HttpError> {
+        self.certificates.current().map(drop)
+    }
+
+    /// A stream, and how long the rest may take.
+    async fn line_in_time(&self, origin: &Origin) -> Result<(TcpStream, Duration), HttpError> {
+        let limit = self.settings.connect_timeout;
+        let started = clock::now();
+        match clock::deadline(limit, self.line(origin)).await {
+            Ok(outcome) => Ok((outcome?, limit.saturating_sub(started.elapsed()))),
+            Err(_) => Err(unreachable(origin, &format!("no answer within {limit:?}"))),
         }
-        let connector = tls::connector(
-            self.settings.ca_file.as_deref(),
-            self.settings.client_certificate.as_ref(),
-        )?
-        .drawing_from(self.settings.memory.clone());
-        Ok(self.tls.get_or_init(|| connector))
+    }
+
+    async fn within<T>(
+        &self,
+        left: Duration,
+        origin: &Origin,
+        handshake: impl Future<Output = Result<T, HttpError>>,
+    ) -> Result<T, HttpError> {
+        let limit = self.settings.connect_timeout;
+        let late = |_| unreachable(origin, &format!("no TLS within {limit:?}"));
+        clock::deadline(left, handshake).await.map_err(late)?
     }
 
     /// A stream to the origin, or through the proxy to it.
@@ -102,13 +118,10 @@ impl Connector {
         }
     }
 
-    async fn encrypt(&self, origin: &Origin, stream: TcpStream) -> Result<Stream, HttpError> {
+    async fn encrypt(&self, origin: &Origin, stream: TcpStream) -> Result<TlsStream, HttpError> {
         let name = tls::server_name(origin)?;
-        let connecting = self.prepare_tls()?.connect(name, stream);
-        match connecting.await {
-            Ok(stream) => Ok(Stream::Secure(Box::new(stream))),
-            Err(error) => Err(tls_failure(origin, &error)),
-        }
+        let connected = self.certificates.current()?.connect(name, stream).await;
+        connected.map_err(|error| tls_failure(origin, &error))
     }
 }
 
@@ -158,15 +171,8 @@ fn unreachable(origin: &Origin, error: &dyn std::fmt::Display) -> HttpError {
 
 /// A certificate that is not trusted stays so; a handshake that was cut may work next time.
 fn tls_failure(origin: &Origin, error: &io::Error) -> HttpError {
-    let inner = error.get_ref();
-    match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(error) => {
-            let (kind, told) = tls::told(error);
-            HttpError::new(kind, format!("no TLS with {origin}: {told}"))
-        }
-        None => HttpError {
-            kind: tls::lasting(error).unwrap_or(ErrorKind::Unavailable),
-            ..unreachable(origin, error)
-        },
+    match tls::told(error) {
+        Some((kind, told)) => HttpError::new(kind, format!("no TLS with {origin}: {told}")),
+        None => unreachable(origin, error),
     }
 }

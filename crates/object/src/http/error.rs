@@ -30,10 +30,16 @@ impl HttpError {
 
     /// The connection failed while a request was sent or its answer awaited.
     pub(super) fn broken(error: &io::Error) -> Self {
-        let kind = tls::lasting(error).unwrap_or(ErrorKind::Unavailable);
+        let broke = || {
+            (
+                ErrorKind::Unavailable,
+                format!("the connection broke: {error}"),
+            )
+        };
+        let (kind, message) = tls::lasting(error).unwrap_or_else(broke);
         Self {
             unanswered: true,
-            ..Self::new(kind, format!("the connection broke: {error}"))
+            ..Self::new(kind, message)
         }
     }
 

@@ -6,15 +6,18 @@
 //! The certificates of the system and those of a file vouch for others. One of the file that the
 //! server shows itself is trusted, too, as it stands, whoever signed it: `openssl req -x509` marks what it makes as
 //! an authority's, and such a one vouches for others only, by the book. Names and dates count for all.
-//! A server that asks for a certificate is shown the one that was named, if one was.
+//! A server that asks for a certificate is shown the one that was named, if one was. Files that were named are read again
+//! when they changed ([`certificates`]).
 
 mod alerts;
 mod aside;
+mod certificates;
 #[cfg(any(test, feature = "testing"))]
 pub(super) mod fuzzing;
 mod handshake;
 mod outgoing;
 mod record_key;
+mod report;
 mod tls_stream;
 mod verifier;
 
@@ -35,9 +38,16 @@ use tokio::net::TcpStream;
 use super::{HttpError, Origin};
 use crate::{ClientCertificate, ErrorKind};
 use alerts::Refused;
+pub(super) use certificates::Certificates;
+pub use report::{CertificateFacts, TlsReport, TrustedBy};
 pub use tls_stream::room_for_seals;
 pub(super) use tls_stream::{RECEIVED_AT_ONCE, SEALS_MAX, TlsStream};
 use verifier::Verifier;
+
+/// The options that name files, as they are typed.
+const CA_FILE: &str = "`--ca-file` (or AWS_CA_BUNDLE)";
+const CLIENT_CERT: &str = "`--client-cert`";
+const CLIENT_KEY: &str = "`--client-key`";
 
 /// Rights to a key that are not its owner's.
 const OTHERS_MODE: u32 = 0o077;
@@ -46,6 +56,8 @@ const OTHERS_MODE: u32 = 0o077;
 #[derive(Debug)]
 pub(super) struct TlsConnector {
     config: Arc<ClientConfig>,
+    /// The file of the certificate that is shown to who asks for one.
+    shown: Option<Arc<Path>>,
     /// What connections draw from. Without it they have what they want.
     memory: Option<Arc<MemoryBudget>>,
 }
@@ -63,6 +75,15 @@ impl TlsConnector {
         stream: TcpStream,
     ) -> io::Result<TlsStream> {
         handshake::shake_hands(self, name, stream).await
+    }
+
+    /// Does so to tell what came of it, and nothing else.
+    pub(super) async fn report(
+        &self,
+        name: ServerName<'static>,
+        stream: TcpStream,
+    ) -> io::Result<TlsReport> {
+        report::report(self, name, stream).await
     }
 }
 
@@ -92,7 +113,7 @@ pub(super) fn connector(
         Some(path) => add_file(&mut roots, path)?,
         None => Vec::new(),
     };
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    add_system(&mut roots);
     if roots.is_empty() {
         return Err(untrusting(
             "the system has no certificates to check the server's with: install \
@@ -100,11 +121,7 @@ pub(super) fn connector(
         ));
     }
     let provider = Arc::new(provider());
-    let cannot = |error: &dyn std::fmt::Display| untrusting(format!("cannot set TLS up: {error}"));
-    let by_the_book =
-        WebPkiServerVerifier::builder_with_provider(roots.into(), Arc::clone(&provider))
-            .build()
-            .map_err(|error| cannot(&error))?;
+    let by_the_book = by_the_book(roots, &provider)?;
     let verifier = Arc::new(Verifier { by_the_book, named });
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -118,9 +135,9 @@ pub(super) fn connector(
             shown.map_err(|error| match error {
                 rustls::Error::InconsistentKeys(_) => {
                     let why = format!("it is not the key of {}", ours.certificate.display());
-                    unusable("--client-key", &ours.key, &why)
+                    unusable(CLIENT_KEY, &ours.key, &why)
                 }
-                other => unusable("--client-cert", &ours.certificate, &other),
+                other => unusable(CLIENT_CERT, &ours.certificate, &other),
             })?
         }
         None => builder.with_no_client_auth(),
@@ -129,8 +146,23 @@ pub(super) fn connector(
     config.enable_secret_extraction = true;
     Ok(TlsConnector {
         config: Arc::new(config),
+        shown: ours.map(|ours| ours.certificate.as_path().into()),
         memory: None,
     })
+}
+
+/// Judges as the standards say.
+fn by_the_book(
+    roots: RootCertStore,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, HttpError> {
+    WebPkiServerVerifier::builder_with_provider(roots.into(), Arc::clone(provider))
+        .build()
+        .map_err(|error| cannot(&error))
+}
+
+fn cannot(error: &dyn std::fmt::Display) -> HttpError {
+    untrusting(format!("cannot set TLS up: {error}"))
 }
 
 /// What ring can do, the ciphers first that cost this processor least: servers mostly take the client's first.
@@ -170,25 +202,29 @@ pub(super) fn server_name(origin: &Origin) -> Result<ServerName<'static>, HttpEr
         .map_err(|_| untrusting(format!("`{}` cannot be in a certificate", origin.host)))
 }
 
-/// What a handshake failed for, and what helps.
-pub(super) fn told(error: &rustls::Error) -> (ErrorKind, String) {
-    let message = match error {
+/// What a handshake failed for, and what helps, if that is known.
+pub(super) fn told(error: &io::Error) -> Option<(ErrorKind, String)> {
+    if let Some(refused) = Refused::within(error) {
+        return Some(refused.told());
+    }
+    let message = match error.get_ref()?.downcast_ref()? {
         rustls::Error::InvalidCertificate(CertificateError::Other(why)) => why.0.to_string(),
         rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
             "what answers there speaks no TLS; is it http:// or another port?".to_owned()
         }
-        rustls::Error::AlertReceived(alert) => {
-            let refused = Refused(*alert);
-            return (refused.kind(), refused.to_string());
-        }
         other => format!("{other}; check the endpoint's scheme and name"),
     };
-    (ErrorKind::Untrusted, message)
+    Some((ErrorKind::Untrusted, message))
 }
 
-/// What the caller can do about a connection that broke, where trying again does not help.
-pub(super) fn lasting(error: &io::Error) -> Option<ErrorKind> {
-    Refused::lasting(error)
+/// What the caller can do about a connection that broke, and why it did, where trying again does not help.
+pub(super) fn lasting(error: &io::Error) -> Option<(ErrorKind, String)> {
+    Refused::lasting(error).map(Refused::told)
+}
+
+/// Adds what the system trusts, or those of the files that SSL_CERT_FILE and SSL_CERT_DIR name.
+fn add_system(roots: &mut RootCertStore) {
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
 }
 
 /// Adds the certificates of the file, and tells them.
@@ -196,10 +232,10 @@ fn add_file(
     roots: &mut RootCertStore,
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, HttpError> {
-    let named = read_certificates("--ca-file", path)?;
+    let named = read_certificates(CA_FILE, path)?;
     for certificate in &named {
         let added = roots.add(certificate.clone());
-        let damaged = |_| unusable("--ca-file", path, &"one of its certificates is damaged");
+        let damaged = |_| unusable(CA_FILE, path, &"one of its certificates is damaged");
         added.map_err(damaged)?;
     }
     Ok(named)
@@ -219,9 +255,9 @@ fn read_certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'st
 fn read_ours(
     ours: &ClientCertificate,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), HttpError> {
-    let chain = read_certificates("--client-cert", &ours.certificate)?;
+    let chain = read_certificates(CLIENT_CERT, &ours.certificate)?;
     let key = PrivateKeyDer::from_pem_file(&ours.key);
-    let key = key.map_err(|error| unusable("--client-key", &ours.key, &of_pem(&error)))?;
+    let key = key.map_err(|error| unusable(CLIENT_KEY, &ours.key, &of_pem(&error)))?;
     let mode = std::fs::metadata(&ours.key).map_or(0, |known| known.permissions().mode());
     if mode & OTHERS_MODE != 0 {
         tracing::warn!(
@@ -249,7 +285,7 @@ fn of_pem(error: &pem::Error) -> String {
 }
 
 fn unusable(option: &str, path: &Path, error: &dyn std::fmt::Display) -> HttpError {
-    untrusting(format!("cannot use `{option}` {}: {error}", path.display()))
+    untrusting(format!("cannot use {option} {}: {error}", path.display()))
 }
 
 fn untrusting(message: impl Into<String>) -> HttpError {

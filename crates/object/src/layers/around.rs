@@ -11,12 +11,12 @@ use std::{
 };
 
 use async_trait::async_trait;
-use penstock_base::{Checksum, Payload};
+use penstock_base::{Checksum, Payload, clock::Instant};
 
 use crate::{
     Appended, Below, BodySink, CompleteOptions, CopyOptions, DeleteFailure, FlatPage, GetOptions,
-    Got, HeadOptions, Key, ListOptions, ListPage, ObjectInfo, ObjectResult, Operation, Part,
-    PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
+    Got, HeadOptions, Key, ListOptions, ListPage, ObjectError, ObjectInfo, ObjectResult, Operation,
+    Part, PartCopy, PartNumber, PutOptions, Store, Stored, UploadId, UploadPage,
 };
 
 /// An operation of the store within, not begun yet.
@@ -65,6 +65,11 @@ pub trait Around: Debug + Send + Sync {
         call: &Call<'_>,
         work: Work<'_, T>,
     ) -> impl Future<Output = ObjectResult<T>> + Send;
+
+    /// See [`Store::last_failure`].
+    fn last_failure(&self) -> Option<(ObjectError, Instant)> {
+        None
+    }
 }
 
 /// A store with something around each of its operations.
@@ -120,6 +125,11 @@ unsafe impl BodySink for Watched<'_> {
 impl<A: Around> Store for Layer<A> {
     fn below(&self) -> Below<'_> {
         Below::Store(&*self.inner)
+    }
+
+    fn last_failure(&self) -> Option<(ObjectError, Instant)> {
+        let own = self.around.last_failure();
+        own.or_else(|| self.inner.last_failure())
     }
 
     async fn head(&self, key: &Key, options: HeadOptions) -> ObjectResult<ObjectInfo> {

@@ -56,9 +56,10 @@ fn meaning_of_object(error: &ObjectError) -> FsError {
         ErrorKind::NotFound | ErrorKind::PreconditionFailed | ErrorKind::InvalidRange => {
             FsError::Stale
         }
-        ErrorKind::PermissionDenied | ErrorKind::BadCredentials | ErrorKind::NoCredentials => {
-            FsError::PermissionDenied
-        }
+        ErrorKind::PermissionDenied
+        | ErrorKind::BadCredentials
+        | ErrorKind::NoCredentials
+        | ErrorKind::ClientUntrusted => FsError::PermissionDenied,
         ErrorKind::Archived => FsError::NotPermitted(
             "the object is in an archive storage class; restore it in the store first",
         ),

@@ -70,11 +70,12 @@ pub(crate) static ADDRESSING: OptionSpec = OptionSpec {
 pub(crate) static CA_FILE: OptionSpec = OptionSpec {
     name: "ca-file",
     kind: Kind::Path,
-    default: Default::Depends("the certificates that the system trusts"),
+    default: Default::Depends("what AWS_CA_BUNDLE names, if it does"),
     help: "Certificates to trust beside the system's",
     detail: "A PEM file with one or more certificates, for stores with a private authority \
-             or to trust a server's own certificate, whoever signed it. It is read when the store is opened. \
-             With http:// it does nothing.",
+             or to trust a server's own certificate, whoever signed it. It is read again when it changed, for \
+             new connections. With http:// it does nothing, which a warning tells. What the system trusts is what \
+             SSL_CERT_FILE and SSL_CERT_DIR name, if one of them is set.",
     ..STORE
 };
 
@@ -84,8 +85,8 @@ pub(crate) static CLIENT_CERT: OptionSpec = OptionSpec {
     kind: Kind::Path,
     default: Default::Depends("none is shown"),
     help: "Certificate to show to a server that asks its clients for one",
-    detail: "A PEM file with the certificate and those between it and its authority. It can hold the key as well. It is \
-             read when the store is opened: who renews it mounts anew.",
+    detail: "A PEM file with the certificate and those between it and its authority. It can hold the key as well. Both \
+             are read again when they changed, for new connections.",
     ..STORE
 };
 

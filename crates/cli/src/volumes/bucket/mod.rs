@@ -56,6 +56,7 @@ pub(super) async fn open(
         staging: directory,
         cache,
         discards_cache: values.flag(&table::CACHE_DISCARD),
+        store,
         registry: Arc::clone(&resources.registry),
         note: None,
         _held: None,

@@ -59,6 +59,7 @@ pub(crate) async fn open(
         cache: None,
         discards_cache: false,
         registry: Arc::clone(&resources.registry),
+        store,
         note,
         _held: Some(Box::new((index, confine(spec)))),
     })

@@ -12,7 +12,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{Broken, TlsConnector, tls_stream::TlsStream};
+use super::{Broken, TlsConnector, alerts::Refused, tls_stream::TlsStream};
 
 /// Bytes of a server's side of a handshake, most of which are certificates.
 const RECEIVED_MAX: usize = 256 << 10;
@@ -29,44 +29,65 @@ enum Next {
 }
 
 /// A handshake under way.
-struct Handshake {
-    connection: UnbufferedClientConnection,
+pub(super) struct Handshake {
+    pub(super) connection: UnbufferedClientConnection,
     received: Vec<u8>,
     outgoing: Vec<u8>,
 }
 
-/// Encrypts `tcp`. Errors of the handshake itself hold a [`rustls::Error`].
+/// Encrypts `tcp`. Errors of the handshake itself hold a [`rustls::Error`] or a [`Refused`].
 pub(super) async fn shake_hands(
     connector: &TlsConnector,
     name: ServerName<'static>,
     mut tcp: TcpStream,
 ) -> io::Result<TlsStream> {
-    let config = Arc::clone(&connector.config);
-    let connection = UnbufferedClientConnection::new(config, name).map_err(failure)?;
-    let mut handshake = Handshake {
-        connection,
-        received: Vec::new(),
-        outgoing: Vec::new(),
-    };
-    loop {
-        match handshake.step() {
-            Ok(Next::Go) => {}
-            Ok(Next::Send) => handshake.send(&mut tcp).await?,
-            Ok(Next::Receive) => handshake.receive(&mut tcp).await?,
-            Ok(Next::Done) => break,
-            Err(error) => {
-                handshake.complain(&mut tcp).await;
-                return Err(error);
-            }
-        }
-    }
+    let handshake = Handshake::done(connector, name, &mut tcp).await?;
     let taken_over = handshake.connection.dangerous_into_kernel_connection();
     let (secrets, session) = taken_over.map_err(failure)?;
-    let budget = connector.memory.clone();
-    TlsStream::new(tcp, &secrets, session, handshake.received, budget)
+    TlsStream::new(tcp, &secrets, session, handshake.received, connector)
 }
 
 impl Handshake {
+    pub(super) async fn done(
+        connector: &TlsConnector,
+        name: ServerName<'static>,
+        tcp: &mut TcpStream,
+    ) -> io::Result<Self> {
+        let config = Arc::clone(&connector.config);
+        let connection = UnbufferedClientConnection::new(config, name).map_err(failure)?;
+        let mut handshake = Self {
+            connection,
+            received: Vec::new(),
+            outgoing: Vec::new(),
+        };
+        loop {
+            match handshake.step() {
+                Ok(Next::Go) => {}
+                Ok(Next::Send) => handshake.send(tcp).await?,
+                Ok(Next::Receive) => handshake.receive(tcp).await?,
+                Ok(Next::Done) => return Ok(handshake),
+                Err(error) => {
+                    handshake.complain(tcp).await;
+                    return Err(handshake.explained(error, connector));
+                }
+            }
+        }
+    }
+
+    /// With what an alert of the server may be about.
+    fn explained(&self, error: io::Error, connector: &TlsConnector) -> io::Error {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+        let Some(&rustls::Error::AlertReceived(alert)) = inner else {
+            return error;
+        };
+        let refused = Refused {
+            alert,
+            has_cipher: self.connection.negotiated_cipher_suite().is_some(),
+            shown: connector.shown.clone(),
+        };
+        refused.into()
+    }
+
     fn step(&mut self) -> io::Result<Next> {
         let UnbufferedStatus { discard, state } =
             self.connection.process_tls_records(&mut self.received);

@@ -7,12 +7,12 @@
 
 use std::{
     fmt, io,
+    path::Path,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
-use penstock_base::MemoryBudget;
 use rustls::{
     AlertDescription, ExtractedSecrets, client::ClientConnectionData, kernel::KernelConnection,
 };
@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{
-    Broken,
+    Broken, TlsConnector,
     alerts::Refused,
     aside::{Aside, Run},
     outgoing::Outgoing,
@@ -83,6 +83,8 @@ pub(in super::super) struct TlsStream {
     end: Option<End>,
     counts: Counts,
     outgoing: Outgoing,
+    /// As in [`Refused::shown`].
+    shown: Option<Arc<Path>>,
 }
 
 /// The end of what is opened: nothing that comes after it is looked at.
@@ -145,19 +147,20 @@ impl TlsStream {
         secrets: &ExtractedSecrets,
         session: KernelConnection<ClientConnectionData>,
         received: Vec<u8>,
-        budget: Option<Arc<MemoryBudget>>,
+        connector: &TlsConnector,
     ) -> io::Result<Self> {
         let version = session.protocol_version();
         let key = |(number, secrets): &(u64, _)| RecordKey::new(version, *number, secrets);
         let mut stream = Self {
             tcp,
             opening: key(&secrets.rx)?,
-            outgoing: Outgoing::new(key(&secrets.tx)?, budget),
+            outgoing: Outgoing::new(key(&secrets.tx)?, connector.memory.clone()),
             session,
             aside: Aside::new(received),
             messages: Vec::new(),
             end: None,
             counts: Counts::default(),
+            shown: connector.shown.clone(),
         };
         stream.open_aside();
         stream.check()?;
@@ -336,7 +339,11 @@ impl TlsStream {
             [WARNING, what] if what == USER_CANCELED || !self.is_tls13() => {
                 Ok(self.counts.warning()?)
             }
-            [_, what] => Err(Failure::Refused(Refused(AlertDescription::from(what)))),
+            [_, what] => Err(Failure::Refused(Refused {
+                alert: AlertDescription::from(what),
+                has_cipher: true,
+                shown: self.shown.clone(),
+            })),
             _ => Err(Broken::new("an alert is not one").into()),
         }
     }

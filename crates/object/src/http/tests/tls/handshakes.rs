@@ -77,7 +77,7 @@ async fn an_alert_is_told_as_what_the_server_means() {
     let closed = refusal_by(CLOSE_NOTIFY).await;
     says(&closed, ErrorKind::Unavailable, &["CloseNotify"]);
     let nothing_in_common = refusal_by(HANDSHAKE_FAILURE).await;
-    let parts = ["in common", "HandshakeFailure", "--client-cert"];
+    let parts = ["in common", "HandshakeFailure"];
     says(&nothing_in_common, ErrorKind::Untrusted, &parts);
     let wrong_name = refusal_by(UNRECOGNIZED_NAME).await;
     says(
@@ -88,8 +88,8 @@ async fn an_alert_is_told_as_what_the_server_means() {
     let stranger = refusal_by(BAD_CERTIFICATE).await;
     says(
         &stranger,
-        ErrorKind::BadCredentials,
-        &["certificate of this client", "--client-cert"],
+        ErrorKind::ClientUntrusted,
+        &["wants a certificate of its client", "--client-cert"],
     );
 }
 
@@ -219,35 +219,76 @@ async fn an_address_is_not_sent_as_a_name() {
 #[tokio::test]
 async fn a_server_that_wants_a_certificate_gets_the_one_that_was_named() {
     for version in [&TLS12, &TLS13] {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("generated");
+        let made = certificate("localhost");
         let host = strict_host_of(version, &made).await.trusting(&made);
-        let error = host.get().await.expect_err("refused");
-        assert_eq!(
-            error.kind,
-            ErrorKind::BadCredentials,
-            "{version:?}: {error}"
+        let refused = host.get().await.expect_err("refused");
+        is_refused(
+            &refused,
+            &["wants a certificate of its client", "--client-cert"],
         );
-        assert!(
-            error.message.contains("--client-cert"),
-            "{version:?}: {error}"
-        );
-        let other = rcgen::generate_simple_self_signed(["other".to_owned()]).expect("generated");
         let shown = tempfile::NamedTempFile::new().expect("a file");
-        for (ours, is_right) in [(&made, true), (&other, false)] {
-            let both = ours.cert.pem() + &ours.signing_key.serialize_pem();
-            std::fs::write(shown.path(), both).expect("written");
-            let client = host.client_showing(shown.path());
-            match get(&client, &host.origin).await {
-                Ok(body) => assert!(is_right && !body.is_empty()),
-                Err(error) => {
-                    assert!(!is_right, "{version:?}: {error}");
-                    assert_eq!(
-                        error.kind,
-                        ErrorKind::BadCredentials,
-                        "{version:?}: {error}"
-                    );
-                }
-            }
-        }
+        let client = host.client_showing(shown.path());
+        write(shown.path(), &made);
+        get(&client, &host.origin).await.expect("let in");
+
+        write(shown.path(), &certificate("other"));
+        let client = host.client_showing(shown.path());
+        let refused = get(&client, &host.origin).await.expect_err("refused");
+        let path = shown.path().to_str().expect("plain");
+        is_refused(
+            &refused,
+            &[
+                "refused the client certificate",
+                path,
+                "(DecryptError)",
+                "have the server trust",
+            ],
+        );
     }
+}
+
+/// Who renews the files has new connections use them; what cannot be used changes nothing.
+#[tokio::test]
+async fn certificates_are_read_again_when_their_files_changed() {
+    let (made, other) = (certificate("localhost"), certificate("other"));
+    let host = strict_host_of(&TLS13, &made).await.trusting(&made);
+    let shown = tempfile::NamedTempFile::new().expect("a file");
+    write(shown.path(), &other);
+    let client = host.client_showing(shown.path());
+    get(&client, &host.origin).await.expect_err("refused");
+    write(shown.path(), &made);
+    get(&client, &host.origin).await.expect("let in");
+
+    // The file of a secret of Kubernetes is a link, which leads elsewhere at once.
+    for useless in ["nothing".to_owned(), made.cert.pem()] {
+        std::fs::write(shown.path(), useless).expect("written");
+        client.forget_idle(&host.origin);
+        get(&client, &host.origin).await.expect("as before");
+    }
+    std::fs::remove_file(shown.path()).expect("removed");
+    client.forget_idle(&host.origin);
+    get(&client, &host.origin).await.expect("as before");
+    let renewed = tempfile::NamedTempFile::new().expect("a file");
+    write(renewed.path(), &other);
+    std::os::unix::fs::symlink(renewed.path(), shown.path()).expect("linked");
+    client.forget_idle(&host.origin);
+    get(&client, &host.origin).await.expect_err("refused");
+}
+
+#[track_caller]
+fn is_refused(error: &HttpError, parts: &[&str]) {
+    assert_eq!(error.kind, ErrorKind::ClientUntrusted, "{error}");
+    for part in parts {
+        assert!(error.message.contains(part), "{part} in {error}");
+    }
+    assert!(!error.message.contains("connection broke"), "{error}");
+}
+
+fn certificate(name: &str) -> rcgen::CertifiedKey<rcgen::KeyPair> {
+    rcgen::generate_simple_self_signed([name.to_owned()]).expect("generated")
+}
+
+fn write(path: &std::path::Path, made: &rcgen::CertifiedKey<rcgen::KeyPair>) {
+    let both = made.cert.pem() + &made.signing_key.serialize_pem();
+    std::fs::write(path, both).expect("written");
 }
