@@ -10,7 +10,7 @@ use std::{
     io::{Read, Write},
     net::TcpStream,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -350,23 +350,67 @@ fn a_dead_mount_is_unmounted_even_while_it_is_in_use() {
     assert!(!is_mounted(&mountpoint));
 }
 
-#[test]
-fn nothing_is_left_when_the_command_is_interrupted_while_it_waits() {
-    let (scratch, server) = (Scratch::new(), strict_server());
-    let mountpoint = scratch.folder("mnt");
+/// How far the command for a mount is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    Started,
+    LogMade,
+    SplitOff,
+    StoreAsked,
+}
+
+impl Moment {
+    fn is_reached(self, scratch: &Scratch, server: &Server, command: u32) -> bool {
+        match self {
+            Self::Started => true,
+            Self::LogMade => scratch.path("log").exists(),
+            Self::SplitOff => {
+                let children = format!("/proc/{command}/task/{command}/children");
+                !fs::read_to_string(children).expect("it waits").is_empty()
+            }
+            Self::StoreAsked => server.counters().total() > 0,
+        }
+    }
+}
+
+/// Kills the command for a mount of a store that hangs at that moment, and returns when all that it started has let go
+/// of its output.
+fn interrupt(scratch: &Scratch, server: &Server, moment: Moment) {
     server
         .faults()
         .add(FaultRule::new(Fault::Hang { duration_ms: 2000 }));
     let mut command = scratch.penstock();
-    with_access(&mut command, &server)
+    with_access(&mut command, server)
         .args(["mount", &source()])
-        .arg(&mountpoint);
+        .arg(scratch.folder("mnt"))
+        .stdout(Stdio::piped());
     let mut child = command.spawn().expect("it was just built");
-    std::thread::sleep(Duration::from_millis(500));
+    wait_until("it is that far", || {
+        moment.is_reached(scratch, server, child.id())
+    });
     child.kill().expect("it still waits");
-    child.wait().expect("our own child");
-    wait_until("the mount gave up", || scratch.log().contains("has gone"));
+    child.wait_with_output().expect("our own child");
+    server.faults().clear();
+}
+
+#[test]
+fn nothing_is_left_when_the_command_is_interrupted_while_it_waits() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    interrupt(&scratch, &server, Moment::StoreAsked);
+    let mountpoint = scratch.folder("mnt");
     assert!(!is_mounted(&mountpoint));
+    assert!(scratch.log().contains("has gone"));
+}
+
+#[test]
+fn nothing_is_left_when_the_command_is_interrupted_before_it_waits() {
+    for moment in [Moment::Started, Moment::LogMade, Moment::SplitOff] {
+        let (scratch, server) = (Scratch::new(), strict_server());
+        interrupt(&scratch, &server, moment);
+        assert!(!is_mounted(&scratch.folder("mnt")), "{moment:?}");
+        let mountpoint = mount(&scratch, &server, &[]);
+        assert_eq!(umount(&scratch, &mountpoint).code, Some(0), "{moment:?}");
+    }
 }
 
 #[test]

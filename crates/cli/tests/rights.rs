@@ -1,8 +1,8 @@
 //! What others on the machine can prepare, read or pretend: nothing that a mount believes.
 //!
 //! The places that nobody names are the same for all who run as root, so each test has a `/var/tmp`,
-//! `/var/lib`, ... of its own, in a mount namespace that ends with it. Without root these tests
-//! cannot be made, and say so.
+//! `/var/lib`, ... of its own, in a mount namespace that ends with it. The program and the test's own folder,
+//! which may lie below one of them, are seen at `/mnt` there. Without root these tests cannot be made, and say so.
 
 // Tests live in the ambient world.
 #![allow(clippy::disallowed_methods, clippy::print_stderr)]
@@ -15,6 +15,11 @@ use support::{Ended, Scratch, run};
 
 /// Begins each script: places of its own, a bucket in a directory, and what is done over and over.
 const PRELUDE: &str = r#"
+    touch program; mount --bind $PROGRAM program
+    mount --rbind . /mnt; cd /mnt
+    export HOME=$PWD
+    PENSTOCK=$PWD/program
+
     places="/var/tmp /var/lib /var/log /var/cache /run"
     for place in $places; do
         mkdir -p .own$place; chmod 755 .own$place; mount --bind .own$place $place
@@ -49,8 +54,7 @@ fn alone(scratch: &Scratch, script: &str) -> Option<Ended> {
         .args(["-m", "bash", "-euxc"])
         .arg(format!("{PRELUDE}\n{script}"))
         .current_dir(scratch.folder("."))
-        .env("HOME", scratch.path("."))
-        .env("PENSTOCK", env!("CARGO_BIN_EXE_penstock"));
+        .env("PROGRAM", env!("CARGO_BIN_EXE_penstock"));
     let ended = run(&mut command);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     Some(ended)

@@ -81,6 +81,19 @@ impl MemoryStore {
             bucket: Mutex::default(),
         }
     }
+
+    /// Another bucket with the same objects, and without the uploads that are unfinished in this one.
+    #[must_use]
+    pub fn copied(&self) -> Self {
+        let objects = self.bucket.lock().objects.clone();
+        Self {
+            capabilities: self.capabilities.clone(),
+            bucket: Mutex::new(Bucket {
+                objects,
+                uploads: Uploads::default(),
+            }),
+        }
+    }
 }
 
 impl Default for MemoryStore {

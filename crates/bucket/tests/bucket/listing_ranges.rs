@@ -5,17 +5,28 @@ use penstock_bucket::BucketSettings;
 use penstock_object::{ErrorKind, Operation};
 use penstock_object_testing::MemoryStore;
 use penstock_vfs::{Dentry, Inode, RemoveKind, Volume};
+use tokio::sync::OnceCell;
 
 use crate::support::{Bed, CALLER, Listed, name};
 
 /// Names in a directory that is large enough.
 const MANY: usize = 40_000;
 
-async fn numbered(bed: &Bed) {
-    for number in 0..MANY {
-        bed.put(&format!("many/{number:08}.bin"), "x").await;
-    }
-    bed.requests();
+/// A bucket with a large directory, which is made once for all tests.
+async fn numbered() -> MemoryStore {
+    static NUMBERED: OnceCell<MemoryStore> = OnceCell::const_new();
+    let make = async || {
+        let bed = Bed::new();
+        for number in 0..MANY {
+            bed.put(&format!("many/{number:08}.bin"), "x").await;
+        }
+        bed.remote.copied()
+    };
+    NUMBERED.get_or_init(make).await.copied()
+}
+
+async fn numbered_bed(memory: u64) -> Bed {
+    Bed::with_memory(numbered().await, BucketSettings::default(), memory)
 }
 
 /// Removes what was listed of the directory `parent`, and returns how much that was.
@@ -53,8 +64,7 @@ fn pages(bed: &Bed) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_large_directory_is_listed_in_ranges_at_the_same_time() {
-    let bed = Bed::new();
-    numbered(&bed).await;
+    let bed = numbered_bed(256 * MIB).await;
     bed.probe.slow_pages();
     assert!(names(&bed.list("many", 170).await.unwrap()) == expected());
     assert!(bed.probe.most_pages() >= 8, "{}", bed.probe.most_pages());
@@ -104,8 +114,7 @@ async fn names_without_any_pattern_are_listed_once_each_and_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_listing_in_ranges_goes_on_from_any_position() {
-    let bed = Bed::new();
-    numbered(&bed).await;
+    let bed = numbered_bed(256 * MIB).await;
     let handle = bed.open_dir("many").await.unwrap();
     let all = bed.list_all(handle, 1000).await.unwrap();
     for position in [39_999u64, 20_000, 1, 16_001, 33_333, 39_990, 0, 25_000] {
@@ -118,8 +127,7 @@ async fn a_listing_in_ranges_goes_on_from_any_position() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_lists_from_the_beginning_only_is_listed_page_after_page() {
-    let bed = Bed::new();
-    numbered(&bed).await;
+    let bed = numbered_bed(256 * MIB).await;
     bed.probe.deafen();
     assert!(names(&bed.list("many", 700).await.unwrap()) == expected());
 }
@@ -127,8 +135,7 @@ async fn a_store_that_lists_from_the_beginning_only_is_listed_page_after_page() 
 #[tokio::test(start_paused = true)]
 async fn a_range_that_fails_in_passing_is_listed_again() {
     for skip in [17, 18, 20, 30] {
-        let bed = Bed::new();
-        numbered(&bed).await;
+        let bed = numbered_bed(256 * MIB).await;
         bed.probe
             .fail_after(skip, Operation::List, ErrorKind::Throttled, 3);
         let handle = bed.open_dir("many").await.unwrap();
@@ -154,8 +161,7 @@ async fn a_range_that_fails_in_passing_is_listed_again() {
 
 #[tokio::test(start_paused = true)]
 async fn removing_all_of_a_large_directory_while_listing_misses_nothing() {
-    let bed = Bed::new();
-    numbered(&bed).await;
+    let bed = numbered_bed(256 * MIB).await;
     let parent = bed.inode("many").await.unwrap();
     let handle = bed.open_dir("many").await.unwrap();
     let (mut position, mut removed) = (0, 0);
@@ -172,8 +178,7 @@ async fn removing_all_of_a_large_directory_while_listing_misses_nothing() {
 #[tokio::test(start_paused = true)]
 async fn removing_all_while_listing_misses_nothing_where_a_range_fails() {
     for skip in [17, 18, 25] {
-        let bed = Bed::new();
-        numbered(&bed).await;
+        let bed = numbered_bed(256 * MIB).await;
         bed.probe
             .fail_after(skip, Operation::List, ErrorKind::Throttled, 1);
         let parent = bed.inode("many").await.unwrap();
@@ -199,8 +204,7 @@ async fn removing_all_while_listing_misses_nothing_where_a_range_fails() {
 #[tokio::test(start_paused = true)]
 async fn pages_that_wait_are_paid_for_and_leave_a_quarter_free() {
     let memory = 16 * MIB;
-    let bed = Bed::with_memory(MemoryStore::new(), BucketSettings::default(), memory);
-    numbered(&bed).await;
+    let bed = numbered_bed(memory).await;
     let handle = bed.open_dir("many").await.unwrap();
     let mut position = 0;
     while let Some(last) = bed.list_from(handle, position, 500).await.unwrap().last() {
@@ -215,8 +219,7 @@ async fn pages_that_wait_are_paid_for_and_leave_a_quarter_free() {
 #[tokio::test(start_paused = true)]
 async fn open_directories_pay_for_the_pages_that_they_keep() {
     let memory = 16 * MIB;
-    let bed = Bed::with_memory(MemoryStore::new(), BucketSettings::default(), memory);
-    numbered(&bed).await;
+    let bed = numbered_bed(memory).await;
     let before = bed.budget.used();
     for _ in 0..10 {
         let handle = bed.open_dir("many").await.unwrap();

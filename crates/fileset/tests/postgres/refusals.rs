@@ -66,6 +66,16 @@ async fn a_file_system_that_is_there_is_not_made_again() {
     assert!(matches!(again, Err(EngineError::Fenced(_))), "{again:?}");
 }
 
+/// How many transactions were refused by the server, whose engines are all closed.
+async fn rollbacks(server: &Server) -> String {
+    // What connections counted is there when they ended.
+    let others = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'penstock'";
+    while server.sql(others) != "0" {
+        sleep(Duration::from_millis(20)).await;
+    }
+    server.sql("SELECT xact_rollback FROM pg_stat_database WHERE datname = 'postgres'")
+}
+
 /// The isolation of transactions that say none is for who runs the server to set.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_default_of_isolation_makes_nobody_run_again() {
@@ -94,13 +104,38 @@ async fn another_default_of_isolation_makes_nobody_run_again() {
     first.close().await.unwrap();
     second.close().await.unwrap();
     drop((first, second));
-    let refused = "SELECT xact_rollback FROM pg_stat_database WHERE datname = 'postgres'";
-    // What connections counted is there when they ended.
-    let others = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'penstock'";
-    while server.sql(others) != "0" {
-        sleep(Duration::from_millis(20)).await;
-    }
-    assert_eq!(server.sql(refused), "0");
+    assert_eq!(rollbacks(&server).await, "0");
+}
+
+/// What makes a beat wait for its row, and lets it go on as soon as it does.
+fn hold_a_beat_up(server: &Server, schema: &str) {
+    server.sql(&format!(
+        "BEGIN; UPDATE {schema}.session SET name = name; \
+         DO $$ BEGIN LOOP \
+           PERFORM pg_stat_clear_snapshot(); \
+           EXIT WHEN EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+             AND query LIKE 'UPDATE {schema}.session SET beat%'); \
+           PERFORM pg_sleep(0.01); \
+         END LOOP; END $$; COMMIT"
+    ));
+}
+
+/// A beat meets the changes of its own session and does not fail for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_default_of_isolation_refuses_no_beat_that_waited() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    server.sql("ALTER ROLE penstock SET default_transaction_isolation = 'serializable'");
+    let here = place();
+    let settings = settings_of(&server, &here, random::number());
+    let engine = PostgresEngine::create(&settings).await.unwrap();
+    let schema = schema(&settings);
+    tokio::task::block_in_place(|| hold_a_beat_up(&server, &schema));
+    put(&engine, "k", "v").await;
+    engine.close().await.unwrap();
+    drop(engine);
+    assert_eq!(rollbacks(&server).await, "0");
 }
 
 /// A standby that lags and takes no changes is behind the address until it has what was there.

@@ -19,7 +19,7 @@ use super::{
     edits::{Edit, Edits, number},
     feed::{ChangedKey, News, Point, moment},
     grounds::Grounds,
-    statements::{BEGIN, Statements},
+    statements::Statements,
     tls::Tls,
 };
 use crate::engine::{EngineError, EngineResult, SessionId, SessionRecord};
@@ -173,15 +173,17 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// What is acknowledged is durable, whatever the server's file says; the server cuts off who goes silent while others
-    /// wait; and the planner, which knows nothing of a table that grows from nothing, does not walk over all of it.
+    /// What is acknowledged is durable, whatever the server's file says; a transaction sees what is the latest when its
+    /// turn comes, for a stricter isolation refuses who had to wait for another; the server cuts off who goes silent while
+    /// others wait; and the planner, which knows nothing of a table that grows from nothing, does not walk over all of it.
     async fn set_up(&self) -> EngineResult<()> {
         let (statement_timeout, silence) = (
             STATEMENT_TIMEOUT.as_millis(),
             self.connector.silence.as_millis(),
         );
         let needed = format!(
-            "SET synchronous_commit = on; SET statement_timeout = {statement_timeout}; \
+            "SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; \
+             SET statement_timeout = {statement_timeout}; \
              SET idle_in_transaction_session_timeout = {silence}"
         );
         self.all(&needed).await?;
@@ -254,7 +256,7 @@ impl Session {
         let prepared = future::try_join(client.prepare(&lock), client.prepare(statement));
         let (lock, step) = self.trip(prepared).await?;
         let trip = future::try_join4(
-            client.batch_execute(BEGIN),
+            client.batch_execute("BEGIN"),
             client.query_one(&lock, &[]),
             client.query(&step, params),
             client.batch_execute("COMMIT"),
@@ -557,7 +559,7 @@ impl Writer {
         let news_params: [&(dyn ToSql + Sync); 3] = [&since.seen.at, &id, &token];
         // All of it is sent before the first answer: nobody else uses this connection.
         let trip = future::try_join5(
-            client.batch_execute(BEGIN),
+            client.batch_execute("BEGIN"),
             client.query_one(&self.lock, &[]),
             client.query(&self.change, &params),
             client.query(&self.news, &news_params),

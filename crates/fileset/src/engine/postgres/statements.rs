@@ -16,7 +16,8 @@
 //!
 //! Who changes something locks the one row of `head` first, and nobody locks a row before it that another could hold:
 //! so no two transactions wait for each other in a circle. What is read behind the lock is the latest that there is, so
-//! READ COMMITTED is enough. Who goes silent behind the lock is cut off by the server within half a lease. A batch has a number among those of its session: one that is sent again, since nobody knows
+//! READ COMMITTED is enough, and each connection sets it: a server may be set up for another isolation, which refuses who
+//! waited for a row that somebody else changed, as a beat and a change of the same session do. Who goes silent behind the lock is cut off by the server within half a lease. A batch has a number among those of its session: one that is sent again, since nobody knows
 //! what became of it, finds its number taken and does nothing.
 //!
 //! A database can be put back, or a standby that lagged takes its place, and then goes on: what has the same number may
@@ -46,9 +47,6 @@ const MOST: i64 = i64::MAX;
 
 /// The setting that marks a transaction which has the lock.
 const LOCKED: &str = "penstock.locked";
-
-/// How a transaction begins that changes something: the server may be set up for another isolation.
-pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
 /// What is asked of the tables of one file system.
 #[derive(Debug, Clone)]
