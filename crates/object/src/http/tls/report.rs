@@ -1,12 +1,11 @@
-//! What a handshake came to, for people who wonder: protocol, cipher, and whose certificate that is.
+//! What a handshake came to, for people to read: protocol, cipher, and whose certificate that is.
 
 use std::{
     io,
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use jiff::{civil::DateTime, tz::Offset};
 use penstock_base::clock;
 use rustls::{
     ProtocolVersion, RootCertStore,
@@ -14,6 +13,7 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 use tokio::net::TcpStream;
+use x509_parser::{certificate::X509Certificate, prelude::FromDer};
 
 use super::{TlsConnector, add_system, by_the_book, handshake::Handshake, provider};
 
@@ -104,110 +104,16 @@ impl CertificateFacts {
         facts
     }
 
-    /// RFC 5280, section 4.1: version, number, algorithm, issuer, validity, subject.
     fn read(certificate: &[u8]) -> Option<Self> {
-        let (whole, _) = expect(SEQUENCE, certificate)?;
-        let (mut rest, _) = expect(SEQUENCE, whole)?;
-        if let Some((_, after)) = expect(VERSION, rest) {
-            rest = after;
-        }
-        let (_, rest) = expect(INTEGER, rest)?;
-        let (_, rest) = expect(SEQUENCE, rest)?;
-        let (issuer, rest) = expect(SEQUENCE, rest)?;
-        let (validity, rest) = expect(SEQUENCE, rest)?;
-        let (subject, _) = expect(SEQUENCE, rest)?;
-        let until = element(element(validity)?.rest);
+        let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+        let until = u64::try_from(parsed.validity().not_after.timestamp());
+        let until = until.ok().map(Duration::from_secs);
         Some(Self {
-            subject: name(subject),
-            issuer: name(issuer),
-            valid_until: until.and_then(|until| time(&until)),
+            subject: parsed.subject().to_string(),
+            issuer: parsed.issuer().to_string(),
+            valid_until: until.and_then(|since| UNIX_EPOCH.checked_add(since)),
         })
     }
-}
-
-const INTEGER: u8 = 0x02;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-const UTC_TIME: u8 = 0x17;
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-const VERSION: u8 = 0xa0;
-
-/// The attributes of names that people know (RFC 4519), by the last byte of their numbers, which begin alike.
-const ATTRIBUTES: [(u8, &str); 6] = [
-    (3, "CN"),
-    (6, "C"),
-    (7, "L"),
-    (8, "ST"),
-    (10, "O"),
-    (11, "OU"),
-];
-const ATTRIBUTES_BEGIN: [u8; 2] = [0x55, 0x04];
-
-/// An element of DER.
-struct Element<'a> {
-    tag: u8,
-    content: &'a [u8],
-    rest: &'a [u8],
-}
-
-/// The first element of `bytes`.
-fn element(bytes: &[u8]) -> Option<Element<'_>> {
-    let (&[tag, first], rest) = bytes.split_first_chunk()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        0x81..=0x83 => {
-            let (length, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            let joined = length
-                .iter()
-                .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
-            (joined, rest)
-        }
-        _ => return None,
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some(Element { tag, content, rest })
-}
-
-/// The content of the first element, which must be a `tag`, and what follows it.
-fn expect(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let found = element(bytes)?;
-    (found.tag == tag).then_some((found.content, found.rest))
-}
-
-fn elements(mut bytes: &[u8]) -> impl Iterator<Item = Element<'_>> {
-    std::iter::from_fn(move || {
-        let found = element(bytes)?;
-        bytes = found.rest;
-        Some(found)
-    })
-}
-
-/// A name in one line, without what nobody knows.
-fn name(sets: &[u8]) -> String {
-    let sets = elements(sets).filter(|set| set.tag == SET);
-    let attributes =
-        sets.flat_map(|set| elements(set.content).filter_map(|one| attribute(one.content)));
-    attributes.collect::<Vec<_>>().join(", ")
-}
-
-fn attribute(pair: &[u8]) -> Option<String> {
-    let (number, text) = expect(OBJECT_IDENTIFIER, pair)?;
-    let last = number.strip_prefix(&ATTRIBUTES_BEGIN)?;
-    let (_, word) = ATTRIBUTES.iter().find(|(number, _)| last == [*number])?;
-    let text = String::from_utf8_lossy(element(text)?.content).into_owned();
-    Some(format!("{word}={text}"))
-}
-
-/// `YYMMDDhhmmssZ` until 2049, `YYYYMMDDhhmmssZ` from then on.
-fn time(element: &Element<'_>) -> Option<SystemTime> {
-    let text = std::str::from_utf8(element.content).ok()?;
-    let digits = match element.tag {
-        UTC_TIME if text < "5" => format!("20{text}"),
-        UTC_TIME => format!("19{text}"),
-        _ => text.to_owned(),
-    };
-    let time = DateTime::strptime("%Y%m%d%H%M%SZ", &digits).ok()?;
-    Some(Offset::UTC.to_timestamp(time).ok()?.into())
 }
 
 #[cfg(test)]
