@@ -30,7 +30,7 @@ const PRELUDE: &str = r#"
     # Mounts in the foreground, and waits until it can be used.
     serve() {
         $PENSTOCK mount -f --mode=staged "$@" file://$PWD/bucket mnt 2>>log & pid=$!
-        for i in $(seq 200); do mountpoint -q mnt && return; sleep 0.05; done
+        for i in $(seq 1200); do mountpoint -q mnt && return; sleep 0.05; done
         cat log; exit 9
     }
     # Leaves what was written to NAME unsaved in the staging directory, as a crash does.
