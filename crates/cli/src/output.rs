@@ -2,7 +2,10 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use crate::failure::{Exit, Failure, Outcome};
+use crate::{
+    failure::{Exit, Failure, Outcome},
+    legible::legible,
+};
 
 /// Writes `text` to standard output.
 pub(crate) fn print(text: &str) -> Outcome {
@@ -18,9 +21,11 @@ pub(crate) fn print_line(text: &str) -> Outcome {
     print(&format!("{text}\n"))
 }
 
-/// Writes one message to standard error. There is nobody left to tell when that fails.
+/// Writes one message to standard error, fit for a terminal: names and words of a store may be in it. There is nobody left to
+/// tell when that fails.
 pub(crate) fn complain(message: &str) {
-    let _ = writeln!(io::stderr().lock(), "penstock: {message}");
+    let lines: Vec<_> = message.split('\n').map(legible).collect();
+    let _ = writeln!(io::stderr().lock(), "penstock: {}", lines.join("\n"));
 }
 
 /// Writes `value` to standard output, for programs.

@@ -151,6 +151,23 @@ fn certificates_for_an_endpoint_without_tls_are_warned_of_once() {
     assert_eq!(told(&mut bundle), 0);
 }
 
+#[test]
+fn certificates_below_the_mount_point_are_refused() {
+    let scratch = Scratch::new();
+    let mountpoint = scratch.folder("mnt");
+    for option in ["--ca-file", "--client-cert"] {
+        let mut mount = scratch.penstock();
+        mount
+            .args(["mount", &format!("s3://{BUCKET}")])
+            .arg(&mountpoint)
+            .args(["--endpoint=https://localhost:1", "--nonempty", option])
+            .arg(scratch.file("mnt/own.pem", ""));
+        let ended = run(&mut mount);
+        assert_ne!(ended.code, Some(0), "{ended:#?}");
+        assert!(ended.err.contains("inside the mount point"), "{ended:#?}");
+    }
+}
+
 /// What `openssl req` makes: a certificate that signed itself, and its key, in one file.
 fn certificate(scratch: &Scratch, name: &str) -> Option<PathBuf> {
     let (file, key) = (scratch.path(name), scratch.path("key"));

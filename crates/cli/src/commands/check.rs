@@ -98,10 +98,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         let tls = tls::trial(source, &values, environment).await;
         let trials = trials::all(source, &store, may_write).await;
         let mut findings = configured(source, &values, (&origin, &trials));
-        let is_bad = tls.as_ref().is_some_and(|tls| tls.verdict == Verdict::Bad);
-        findings.extend(tls);
-        // Without it nothing else can go well.
-        findings.extend(trials.into_iter().filter(|_| !is_bad));
+        findings.extend(joined(tls, trials));
         Ok(findings)
     })?;
     if matches.get_flag("json") {
@@ -123,6 +120,22 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         output::print(&text_table::columns(&rows.collect::<Vec<_>>()))?;
     }
     verdict(source, &findings)
+}
+
+/// The trials behind that of TLS, which has one attempt where they have several: what it could not have while others could
+/// is no failure. Without TLS there is nothing to tell of the others.
+fn joined(tls: Option<Finding>, trials: Vec<Finding>) -> Vec<Finding> {
+    let is_good = |finding: &Finding| finding.verdict == Verdict::Good;
+    match tls {
+        Some(tls) if tls.verdict == Verdict::Bad && trials.iter().any(is_good) => {
+            let verdict = Verdict::Fair;
+            std::iter::once(Finding { verdict, ..tls })
+                .chain(trials)
+                .collect()
+        }
+        Some(tls) if tls.verdict == Verdict::Bad => vec![tls],
+        tls => tls.into_iter().chain(trials).collect(),
+    }
 }
 
 /// Where requests went, and what they were signed with.

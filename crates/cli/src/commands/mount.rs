@@ -154,6 +154,7 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
         format!("{} is mounted on {shown}", request.source)
     });
     let foreground = values.flag(&table::FOREGROUND);
+    check_certificates(&values, &mountpoint)?;
     let log = open_log(&values, &mountpoint, environment)?;
     let plan = Plan {
         volume: VolumeSpec {
@@ -269,6 +270,16 @@ pub(super) fn start_logging(plan: &Plan) {
         plan.log.as_ref(),
     );
     logging::catch_panics();
+}
+
+/// Refuses files of certificates in the mount: what is read to reach a store must not come out of it.
+fn check_certificates(values: &Values, mountpoint: &Path) -> Outcome {
+    for spec in [&table::CA_FILE, &table::CLIENT_CERT, &table::CLIENT_KEY] {
+        if let Some(path) = values.path(spec) {
+            mount_point::check_outside(mountpoint, &mount_point::real(path), spec.name)?;
+        }
+    }
+    Ok(())
 }
 
 /// The log file, before anything is started. None in the foreground unless one is named.

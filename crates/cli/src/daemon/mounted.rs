@@ -31,6 +31,9 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// leave. What they wrote until then is saved in any case.
 const LEAVE_GRACE: Duration = Duration::from_secs(3);
 
+/// How old the last error of a store is at most that is told beside what could not be saved.
+const CAUSE_AGE_MAX: Duration = Duration::from_secs(10 * 60);
+
 /// How long a mount whose last part was just sent may still be busy: the object is completed, and
 /// the kernel lets go of the file, after that.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -223,8 +226,9 @@ impl Core {
         let is_told = unsaved
             .iter()
             .any(|(_, reason)| reason.to_string().contains(&told));
-        let ago = when.elapsed().as_secs();
-        let untold = !unsaved.is_empty() && !is_told;
+        let ago = when.elapsed();
+        let untold = !unsaved.is_empty() && !is_told && ago < CAUSE_AGE_MAX;
+        let ago = ago.as_secs();
         untold.then(|| format!("the last error of the store, {ago}s ago: {told}"))
     }
 

@@ -51,24 +51,26 @@ pub(crate) fn check_source(source: &str, values: &Values) -> Outcome {
     fixed_credentials(values).map(|_| ())
 }
 
-/// Says so where certificates are named that nobody looks at. A file of options may name them for several sources, so
-/// that is no mistake.
+/// Says so where certificates are named and the store is asked without TLS. A file of options may name them for several
+/// sources, and services that give credentials may speak it, so that is no mistake.
 pub(crate) fn warn_of_idle_certificates(values: &Values) {
-    let is_plain = |spec| {
-        values
-            .text(spec)
-            .is_none_or(|url| url.starts_with("http://"))
+    let url = |spec| values.text(spec).map(str::to_ascii_lowercase);
+    let is_plain = |spec| url(spec).is_none_or(|url| url.starts_with("http://"));
+    let Some(endpoint) = url(&table::ENDPOINT)
+        .filter(|_| is_plain(&table::ENDPOINT) && is_plain(&table::READ_ENDPOINT))
+    else {
+        return;
     };
-    let named = match values.origin(&table::CA_FILE) {
-        None | Some(Origin::Variable(_)) => None,
-        Some(_) => values.text(&table::ENDPOINT),
-    };
-    if let Some(endpoint) =
-        named.filter(|_| is_plain(&table::ENDPOINT) && is_plain(&table::READ_ENDPOINT))
-    {
-        output::complain(&format!(
-            "warning: ca-file does nothing with {endpoint}: nothing is enciphered there; https:// does that"
-        ));
+    for spec in [&table::CA_FILE, &table::CLIENT_CERT] {
+        let is_named = values
+            .origin(spec)
+            .is_some_and(|origin| !matches!(origin, Origin::Variable(_)));
+        if is_named {
+            output::complain(&format!(
+                "warning: {} does nothing for {endpoint}: what goes there is not enciphered; https:// does that",
+                spec.name
+            ));
+        }
     }
 }
 
@@ -299,12 +301,7 @@ fn checksum(values: &Values) -> ChecksumChoice {
 /// The certificate that servers are shown. Its key may be in the same file, as curl has it.
 fn client_certificate(values: &Values) -> Outcome<Option<ClientCertificate>> {
     let key = values.path(&table::CLIENT_KEY);
-    let endpoint = values.text(&table::ENDPOINT).unwrap_or_default();
     match values.path(&table::CLIENT_CERT) {
-        Some(_) if endpoint.starts_with("http://") => Err(Failure::usage(
-            format!("client-cert does nothing with {endpoint}: nothing is enciphered there"),
-            "say https://, or leave it out",
-        )),
         Some(certificate) => Ok(Some(ClientCertificate {
             certificate: certificate.to_owned(),
             key: key.unwrap_or(certificate).to_owned(),

@@ -111,7 +111,7 @@ async fn another_default_of_isolation_makes_nobody_run_again() {
 fn hold_a_beat_up(server: &Server, schema: &str) {
     server.sql(&format!(
         "BEGIN; UPDATE {schema}.session SET name = name; \
-         DO $$ BEGIN LOOP \
+         DO $$ BEGIN FOR turn IN 1..3000 LOOP \
            PERFORM pg_stat_clear_snapshot(); \
            EXIT WHEN EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
              AND query LIKE 'UPDATE {schema}.session SET beat%'); \

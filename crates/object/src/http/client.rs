@@ -43,7 +43,7 @@ impl Client {
         let settings = Arc::new(settings);
         Self {
             connector: Connector::new(Arc::clone(&settings)),
-            pool: Pool::new(settings.idle_connections_max, settings.idle_age_max),
+            pool: Pool::new(&settings),
             settings,
             metrics,
         }

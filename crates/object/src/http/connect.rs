@@ -20,7 +20,7 @@ const ADDRESSES_MAX: usize = 3;
 /// Opens connections.
 pub(super) struct Connector {
     resolver: Resolver,
-    certificates: Certificates,
+    certificates: Arc<Certificates>,
     settings: Arc<HttpSettings>,
 }
 
@@ -28,7 +28,7 @@ impl Connector {
     pub(super) fn new(settings: Arc<HttpSettings>) -> Self {
         Self {
             resolver: Resolver::default(),
-            certificates: Certificates::new(Arc::clone(&settings)),
+            certificates: Arc::new(Certificates::new(Arc::clone(&settings))),
             settings,
         }
     }
@@ -50,7 +50,8 @@ impl Connector {
         let (stream, left) = self.line_in_time(origin).await?;
         let reported = async {
             let name = tls::server_name(origin)?;
-            let reported = self.certificates.current()?.report(name, stream).await;
+            let certificates = self.certificates.current().await?;
+            let reported = certificates.report(name, stream).await;
             reported.map_err(|error| tls_failure(origin, &error))
         };
         self.within(left, origin, reported).await
@@ -58,7 +59,7 @@ impl Connector {
 
     /// Reads certificates now, so that a mistake in the settings shows when a store is opened.
     pub(super) fn prepare_tls(&self) -> Result<(), HttpError> {
-        self.certificates.current().map(drop)
+        self.certificates.prepare()
     }
 
     /// A stream, and how long the rest may take.
@@ -120,7 +121,8 @@ impl Connector {
 
     async fn encrypt(&self, origin: &Origin, stream: TcpStream) -> Result<TlsStream, HttpError> {
         let name = tls::server_name(origin)?;
-        let connected = self.certificates.current()?.connect(name, stream).await;
+        let certificates = self.certificates.current().await?;
+        let connected = certificates.connect(name, stream).await;
         connected.map_err(|error| tls_failure(origin, &error))
     }
 }

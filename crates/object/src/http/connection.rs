@@ -32,6 +32,7 @@ pub(super) struct Connection {
     pub(super) origin: Arc<Origin>,
     pub(super) stream: Stream,
     pub(super) buffer: HeadBuffer,
+    pub(super) opened: Instant,
     /// When it was last put aside.
     pub(super) idle_since: Instant,
     /// The request was not sent to its end, so nothing else can be sent.
@@ -53,6 +54,7 @@ impl Connection {
             origin,
             stream,
             buffer: HeadBuffer::new(),
+            opened: clock::now(),
             idle_since: clock::now(),
             spoiled: false,
         }

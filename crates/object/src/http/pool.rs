@@ -8,7 +8,7 @@ use std::{
 
 use penstock_base::{Mutex, clock};
 
-use super::{Origin, connection::Connection};
+use super::{HttpSettings, Origin, connection::Connection};
 
 /// Idle connections, the last used first: it is the least likely to have been closed, and the
 /// others may grow old and go.
@@ -16,6 +16,7 @@ use super::{Origin, connection::Connection};
 pub(super) struct Pool {
     idle_max: usize,
     age_max: Duration,
+    life_max: Duration,
     state: Mutex<State>,
 }
 
@@ -26,10 +27,11 @@ struct State {
 }
 
 impl Pool {
-    pub(super) fn new(idle_max: usize, age_max: Duration) -> Arc<Self> {
+    pub(super) fn new(settings: &HttpSettings) -> Arc<Self> {
         Arc::new(Self {
-            idle_max,
-            age_max,
+            idle_max: settings.idle_connections_max,
+            age_max: settings.idle_age_max,
+            life_max: settings.connection_age_max,
             state: Mutex::default(),
         })
     }
@@ -47,8 +49,11 @@ impl Pool {
         None
     }
 
-    /// Keeps a connection whose last exchange ended cleanly.
+    /// Keeps a connection whose last exchange ended cleanly, unless it is old.
     pub(super) fn put(self: &Arc<Self>, mut connection: Connection) {
+        if connection.opened.elapsed() >= self.life_max {
+            return;
+        }
         connection.idle_since = clock::now();
         let mut state = self.state.lock();
         let idle = state

@@ -22,6 +22,9 @@ pub(crate) struct HttpSettings {
     pub(crate) idle_connections_max: usize,
     /// Idle connections older than this are closed: servers close theirs soon after.
     pub(crate) idle_age_max: Duration,
+    /// Connections that were opened longer ago than this are closed after their request: where the name of a server leads to,
+    /// and whom files of certificates trust, counts for all by then.
+    pub(crate) connection_age_max: Duration,
     /// Certificates (PEM) to trust beside the system's.
     pub(crate) ca_file: Option<PathBuf>,
     /// What is shown to servers that ask for a certificate.
@@ -43,6 +46,7 @@ impl Default for HttpSettings {
             stall_timeout: Duration::from_secs(10),
             idle_connections_max: 256,
             idle_age_max: Duration::from_secs(15),
+            connection_age_max: Duration::from_secs(10 * 60),
             ca_file: None,
             client_certificate: None,
             proxy: None,

@@ -88,6 +88,25 @@ async fn get(client: &Client, origin: &Arc<Origin>) -> Result<Vec<u8>, HttpError
 }
 
 #[tokio::test]
+async fn an_old_connection_is_not_used_again() {
+    let (origin, _server) = serve(|index, mut stream| async move {
+        read_request(&mut stream, 0).await;
+        let head = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n";
+        answer(&mut stream, &format!("{head}{index}")).await;
+    })
+    .await;
+    let client = client_with(HttpSettings {
+        connection_age_max: Duration::ZERO,
+        ..HttpSettings::default()
+    });
+    for expected in ["0", "1"] {
+        let got = get(&client, &origin).await.expect("answered");
+        assert_eq!(got, expected.as_bytes());
+        assert_eq!(client.idle_connections(), 0);
+    }
+}
+
+#[tokio::test]
 async fn a_connection_is_used_again() {
     let (origin, _server) = serve(|index, mut stream| async move {
         for turn in 0..3 {
@@ -562,11 +581,11 @@ mod tls {
     /// A server on `localhost` that shows this certificate.
     async fn serve_as(made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> (Arc<Origin>, JoinHandle<()>) {
         let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der());
-        serve_certificate(made.cert.der().clone(), key.expect("a key")).await
+        serve_certificates(vec![made.cert.der().clone()], key.expect("a key")).await
     }
 
-    async fn serve_certificate(
-        certificate: rustls::pki_types::CertificateDer<'static>,
+    async fn serve_certificates(
+        chain: Vec<rustls::pki_types::CertificateDer<'static>>,
         key: rustls::pki_types::PrivateKeyDer<'static>,
     ) -> (Arc<Origin>, JoinHandle<()>) {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -574,7 +593,7 @@ mod tls {
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_no_client_auth()
-            .with_single_cert(vec![certificate], key)
+            .with_single_cert(chain, key)
             .expect("a certificate");
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

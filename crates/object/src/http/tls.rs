@@ -3,9 +3,10 @@
 //! rustls shakes hands ([`handshake`]) and keeps the session's secrets; records are sealed and opened here
 //! ([`tls_stream`], [`outgoing`], [`record_key`]), where the bytes lie: rustls would copy each of them twice on its way in.
 //!
-//! The certificates of the system and those of a file vouch for others. One of the file that the
-//! server shows itself is trusted, too, as it stands, whoever signed it: `openssl req -x509` marks what it makes as
-//! an authority's, and such a one vouches for others only, by the book. Names and dates count for all.
+//! The authorities of the system and those of a file vouch for others. A certificate of the file that the
+//! server shows itself is trusted, too, as it stands, with any signature: `openssl req -x509` marks what it makes as
+//! an authority's, and such a one vouches for others only, by the book. One that is no authority's vouches for itself alone.
+//! Names and dates count for all.
 //! A server that asks for a certificate is shown the one that was named, if one was. Files that were named are read again
 //! when they changed ([`certificates`]).
 
@@ -29,11 +30,15 @@ use rustls::{
     client::WebPkiServerVerifier,
     crypto::CryptoProvider,
     pki_types::{
-        CertificateDer, PrivateKeyDer, ServerName,
+        CertificateDer, Der, PrivateKeyDer, ServerName, TrustAnchor,
         pem::{self, PemObject},
     },
 };
 use tokio::net::TcpStream;
+use x509_parser::{
+    certificate::X509Certificate,
+    prelude::{FromDer, X509Version},
+};
 
 use super::{HttpError, Origin};
 use crate::{ClientCertificate, ErrorKind};
@@ -49,8 +54,8 @@ const CA_FILE: &str = "`--ca-file` (or AWS_CA_BUNDLE)";
 const CLIENT_CERT: &str = "`--client-cert`";
 const CLIENT_KEY: &str = "`--client-key`";
 
-/// Rights to a key that are not its owner's.
-const OTHERS_MODE: u32 = 0o077;
+/// The right of everybody to read a key. A group's may be meant, as in a secret of Kubernetes.
+const OTHERS_MODE: u32 = 0o004;
 
 /// Encrypts connections. Sessions of servers that it met are resumed.
 #[derive(Debug)]
@@ -114,6 +119,9 @@ pub(super) fn connector(
         None => Vec::new(),
     };
     add_system(&mut roots);
+    if roots.is_empty() && !named.is_empty() {
+        roots.roots.push(nobody());
+    }
     if roots.is_empty() {
         return Err(untrusting(
             "the system has no certificates to check the server's with: install \
@@ -227,18 +235,34 @@ fn add_system(roots: &mut RootCertStore) {
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
 }
 
-/// Adds the certificates of the file, and tells them.
+/// An authority that signed nothing, for no name is written like its own: the library wants one where none is trusted.
+fn nobody() -> TrustAnchor<'static> {
+    TrustAnchor {
+        subject: Der::from_slice(&[0]),
+        subject_public_key_info: Der::from_slice(&[]),
+        name_constraints: None,
+    }
+}
+
+/// Adds the authorities of the file, and tells all of its certificates.
 fn add_file(
     roots: &mut RootCertStore,
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, HttpError> {
     let named = read_certificates(CA_FILE, path)?;
+    let damaged = || unusable(CA_FILE, path, &"one of its certificates is damaged");
     for certificate in &named {
-        let added = roots.add(certificate.clone());
-        let damaged = |_| unusable(CA_FILE, path, &"one of its certificates is damaged");
-        added.map_err(damaged)?;
+        if is_of_authority(certificate).ok_or_else(damaged)? {
+            roots.add(certificate.clone()).map_err(|_| damaged())?;
+        }
     }
     Ok(named)
+}
+
+/// Whether a certificate may vouch for others; `None` if it is damaged. Those of version 1 do not say, and were made for that.
+fn is_of_authority(certificate: &CertificateDer<'_>) -> Option<bool> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    Some(parsed.is_ca() || parsed.version() == X509Version::V1)
 }
 
 /// The certificates of a file that an option names.
@@ -261,7 +285,7 @@ fn read_ours(
     let mode = std::fs::metadata(&ours.key).map_or(0, |known| known.permissions().mode());
     if mode & OTHERS_MODE != 0 {
         tracing::warn!(
-            "the key {} can be read by others: `chmod 600` ends that",
+            "the key {} can be read by everybody: `chmod o-r` ends that",
             ours.key.display()
         );
     }

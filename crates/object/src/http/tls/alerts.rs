@@ -34,16 +34,14 @@ impl Refused {
     fn is_about_our_certificate(&self) -> bool {
         use AlertDescription as Alert;
         match self.alert {
-            Alert::CertificateRequired
-            | Alert::NoCertificate
-            | Alert::BadCertificate
-            | Alert::UnsupportedCertificate
+            Alert::CertificateRequired | Alert::NoCertificate | Alert::BadCertificate => true,
+            Alert::UnsupportedCertificate
             | Alert::CertificateRevoked
             | Alert::CertificateExpired
             | Alert::CertificateUnknown
             | Alert::UnknownCA
             | Alert::DecryptError
-            | Alert::AccessDenied => true,
+            | Alert::AccessDenied => self.shown.is_some(),
             Alert::HandshakeFailure => self.has_cipher,
             _ => false,
         }

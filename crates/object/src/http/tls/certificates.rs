@@ -1,26 +1,57 @@
 //! The files that certificates are read from, again when they changed.
 //!
-//! Whoever renews a certificate puts a new file in the place of the old one, or writes it anew: Kubernetes does the one with
-//! the files of a secret, cert-manager's clients the other. So the files that options name are looked at for each new
-//! connection. Connections that are there stay as they are.
+//! A certificate is renewed by a new file in the place of the old one, as Kubernetes does it with those of a secret, or by new
+//! bytes in it. So the files that options name are looked at for each new connection; a connection that is there goes on until
+//! it has reached its age. A look that takes long, as on a file server that is away, holds nobody up: what was read before serves.
 
-use std::{fmt, os::unix::fs::MetadataExt, path::Path, sync::Arc};
+use std::{
+    fmt,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use penstock_base::{Mutex, run_blocking};
+use penstock_base::{
+    Mutex,
+    clock::{self, Instant},
+    run_blocking,
+};
 
-use super::{TlsConnector, connector};
+use super::{TlsConnector, cannot, connector};
 use crate::http::{HttpError, HttpSettings};
+
+/// How long a new connection waits for a look at the files.
+const LOOK_DEADLINE: Duration = Duration::from_secs(1);
+
+/// How long files that cannot be used are left alone, unless they change: their fault is told again then.
+const FAULT_PAUSE: Duration = Duration::from_secs(60 * 60);
 
 /// What is trusted and shown, as the files have it.
 pub(in super::super) struct Certificates {
     settings: Arc<HttpSettings>,
     held: Mutex<Option<Held>>,
+    /// Somebody looks at the files.
+    is_looking: AtomicBool,
 }
 
 struct Held {
     connector: Arc<TlsConnector>,
     /// What the files looked like before they were read.
     looks: Looks,
+    /// When they were found to be unusable.
+    fault: Option<Instant>,
+}
+
+impl Held {
+    /// Whether files that look like this would say nothing new.
+    fn is_as(&self, looks: &Looks) -> bool {
+        let rests = |fault: Instant| fault.elapsed() < FAULT_PAUSE;
+        self.looks == *looks && self.fault.is_none_or(rests)
+    }
 }
 
 /// What the system says of each file that an option names, if it is there.
@@ -52,27 +83,60 @@ impl Certificates {
         Self {
             settings,
             held: Mutex::default(),
+            is_looking: AtomicBool::new(false),
         }
     }
 
-    /// What connects as the files say now. Fails where they never said anything of use.
-    pub(in super::super) fn current(&self) -> Result<Arc<TlsConnector>, HttpError> {
-        let names_none =
-            self.settings.ca_file.is_none() && self.settings.client_certificate.is_none();
-        match &*self.held.lock() {
-            Some(held) if names_none => return Ok(Arc::clone(&held.connector)),
-            _ => {}
+    /// Reads the files, however long that takes. Fails where they say nothing of use.
+    pub(in super::super) fn prepare(&self) -> Result<(), HttpError> {
+        run_blocking(|| self.look()).map(drop)
+    }
+
+    /// What connects as the files say now, or said before where they do not answer. Fails where they never said anything of
+    /// use.
+    pub(in super::super) async fn current(
+        self: &Arc<Self>,
+    ) -> Result<Arc<TlsConnector>, HttpError> {
+        let held = self.held.lock();
+        let held = held.as_ref().map(|held| Arc::clone(&held.connector));
+        let Some(held) = held else {
+            return self.looked().await;
+        };
+        if self.names_none() || self.is_looking.swap(true, Ordering::Relaxed) {
+            return Ok(held);
         }
-        run_blocking(|| self.look())
+        let looked = clock::deadline(LOOK_DEADLINE, self.looked()).await;
+        looked.unwrap_or_else(|_| {
+            tracing::warn!(
+                "the files of certificates do not answer within {LOOK_DEADLINE:?}; what was there before stays in use"
+            );
+            Ok(held)
+        })
+    }
+
+    fn names_none(&self) -> bool {
+        self.settings.ca_file.is_none() && self.settings.client_certificate.is_none()
+    }
+
+    /// Looks, which goes on when nobody waits for it any more.
+    async fn looked(self: &Arc<Self>) -> Result<Arc<TlsConnector>, HttpError> {
+        let own = Arc::clone(self);
+        let looking = tokio::task::spawn_blocking(move || {
+            let looked = own.look();
+            own.is_looking.store(false, Ordering::Relaxed);
+            looked
+        });
+        looking.await.unwrap_or_else(|error| Err(cannot(&error)))
     }
 
     fn look(&self) -> Result<Arc<TlsConnector>, HttpError> {
         let looks = self.looks();
         let old = match &mut *self.held.lock() {
-            Some(held) if held.looks == looks => return Ok(Arc::clone(&held.connector)),
+            Some(held) if held.is_as(&looks) => return Ok(Arc::clone(&held.connector)),
             Some(held) => {
                 // Others go on with what there was meanwhile, and nobody reads the same fault again.
                 held.looks.clone_from(&looks);
+                held.fault = Some(clock::now());
                 Some(Arc::clone(&held.connector))
             }
             None => None,
@@ -85,6 +149,7 @@ impl Certificates {
                 *self.held.lock() = Some(Held {
                     connector: Arc::clone(&connector),
                     looks,
+                    fault: None,
                 });
                 Ok(connector)
             }

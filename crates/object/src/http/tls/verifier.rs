@@ -23,18 +23,19 @@ pub(super) struct Verifier {
 }
 
 impl Verifier {
-    /// Whether the one thing against a certificate is that it is an authority's or that nobody known signed it, and it was
-    /// named itself. Its dates are judged before that by the book.
-    fn is_named(&self, certificate: &CertificateDer<'_>, error: &Error) -> bool {
-        let is_vouched_by_none = matches!(
-            error,
-            Error::InvalidCertificate(
-                CertificateError::UnknownIssuer | CertificateError::BadSignature
-            )
-        );
-        (is_of_an_authority(error) || is_vouched_by_none)
-            && self.named.iter().any(|named| named == certificate)
+    fn is_named(&self, certificate: &CertificateDer<'_>) -> bool {
+        self.named.iter().any(|named| named == certificate)
     }
+}
+
+/// Whether the one thing against a certificate is that it is an authority's or that nobody known signed it. Its dates are judged
+/// before that by the book.
+fn is_sound(error: &Error) -> bool {
+    let is_vouched_by_none = matches!(
+        error,
+        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)
+    );
+    is_of_an_authority(error) || is_vouched_by_none
 }
 
 fn is_of_an_authority(error: &Error) -> bool {
@@ -54,9 +55,12 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let book = &self.by_the_book;
+        let is_named = self.is_named(certificate);
+        // What is wrong with those in between says nothing of one that needs none of them.
+        let intermediates = if is_named { &[] } else { intermediates };
         let verified = book.verify_server_cert(certificate, intermediates, name, status, now);
         let verified = match verified {
-            Err(error) if self.is_named(certificate, &error) => {
+            Err(error) if is_named && is_sound(&error) => {
                 verify_server_name(&ParsedCertificate::try_from(certificate)?, name)
                     .map(|()| ServerCertVerified::assertion())
             }
@@ -100,7 +104,7 @@ struct Distrust {
 
 impl Distrust {
     fn of(error: &Error, certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> Error {
-        let (why, remedy) = words(error, &name.to_str());
+        let (why, remedy) = words(error, name);
         let digest = Sha256::digest(certificate);
         let fingerprint = digest.iter().map(|byte| format!("{byte:02X}"));
         let distrust = Self {
@@ -128,7 +132,7 @@ impl fmt::Display for Distrust {
 
 impl std::error::Error for Distrust {}
 
-fn words(error: &Error, name: &str) -> (String, Cow<'static, str>) {
+fn words(error: &Error, name: &ServerName<'_>) -> (String, Cow<'static, str>) {
     use CertificateError as Why;
     let (why, remedy) = match error {
         Error::InvalidCertificate(Why::NotValidForNameContext { presented, .. }) => {
@@ -160,10 +164,14 @@ fn words(error: &Error, name: &str) -> (String, Cow<'static, str>) {
 }
 
 /// For a certificate of other names than the endpoint's.
-fn words_of_names(name: &str, presented: &[&str]) -> (String, Cow<'static, str>) {
+fn words_of_names(name: &ServerName<'_>, presented: &[&str]) -> (String, Cow<'static, str>) {
+    let (kind, name) = match name {
+        ServerName::IpAddress(_) => ("IP", name.to_str()),
+        _ => ("DNS", name.to_str()),
+    };
     if presented.is_empty() {
         let remedy = format!(
-            "make it anew with the name, as `openssl req -addext subjectAltName=DNS:{name}` does"
+            "make it anew with the name, as `openssl req -addext subjectAltName={kind}:{name}` does"
         );
         return ("names no host (subjectAltName)".to_owned(), remedy.into());
     }
@@ -172,7 +180,7 @@ fn words_of_names(name: &str, presented: &[&str]) -> (String, Cow<'static, str>)
     match name.split_once('.') {
         Some((bucket, host)) if presented.contains(&host) => {
             let remedy = format!(
-                "`--addressing path` takes the bucket `{bucket}` out of the name, else {remedy}"
+                "if `{bucket}` is the bucket, `--addressing path` takes it out of the name; else {remedy}"
             );
             (why, remedy.into())
         }

@@ -255,11 +255,11 @@ async fn certificates_are_read_again_when_their_files_changed() {
     let shown = tempfile::NamedTempFile::new().expect("a file");
     write(shown.path(), &other);
     let client = host.client_showing(shown.path());
-    get(&client, &host.origin).await.expect_err("refused");
+    let refused = get(&client, &host.origin).await.expect_err("refused");
+    is_refused(&refused, &["refused the client certificate"]);
     write(shown.path(), &made);
     get(&client, &host.origin).await.expect("let in");
 
-    // The file of a secret of Kubernetes is a link, which leads elsewhere at once.
     for useless in ["nothing".to_owned(), made.cert.pem()] {
         std::fs::write(shown.path(), useless).expect("written");
         client.forget_idle(&host.origin);
@@ -268,11 +268,39 @@ async fn certificates_are_read_again_when_their_files_changed() {
     std::fs::remove_file(shown.path()).expect("removed");
     client.forget_idle(&host.origin);
     get(&client, &host.origin).await.expect("as before");
+    // The file of a secret of Kubernetes is a link, which leads elsewhere at once.
     let renewed = tempfile::NamedTempFile::new().expect("a file");
     write(renewed.path(), &other);
     std::os::unix::fs::symlink(renewed.path(), shown.path()).expect("linked");
     client.forget_idle(&host.origin);
-    get(&client, &host.origin).await.expect_err("refused");
+    let refused = get(&client, &host.origin).await.expect_err("refused");
+    is_refused(&refused, &["refused the client certificate"]);
+}
+
+/// A file server may be away for as long as it likes; so may a file below the mount that needs the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_certificates_that_do_not_answer_hold_nobody_up() {
+    let made = certificate("localhost");
+    let host = strict_host_of(&TLS13, &made).await.trusting(&made);
+    let folder = tempfile::tempdir().expect("a directory");
+    let shown = folder.path().join("shown");
+    write(&shown, &made);
+    let client = host.client_showing(&shown);
+    get(&client, &host.origin).await.expect("let in");
+    // Reading it waits for a writer.
+    std::fs::remove_file(&shown).expect("removed");
+    let made = std::process::Command::new("mkfifo").arg(&shown).status();
+    assert!(made.expect("mkfifo").success());
+    for _ in 0..3 {
+        client.forget_idle(&host.origin);
+        get(&client, &host.origin).await.expect("as before");
+    }
+    // Lets the look end.
+    let ends = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&shown);
+    drop(ends.expect("a pipe"));
 }
 
 #[track_caller]

@@ -78,13 +78,45 @@ fn signed_by_an_authority(years: std::ops::Range<i32>) -> CertifiedKey<KeyPair> 
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_named_itself_is_trusted_whoever_signed_it() {
+async fn a_certificate_that_is_named_itself_is_trusted_with_any_signature() {
     let shown = signed_by_an_authority(2000..2100);
     assert_eq!(ask(&shown, &[&shown]).await.expect("trusted"), b"secret");
     let other = signed_by_an_authority(2000..2100);
     untrusted(ask(&shown, &[&other]).await, &["--ca-file", "in between"]);
     let expired = signed_by_an_authority(2000..2001);
     untrusted(ask(&expired, &[&expired]).await, &["expired", "clock"]);
+}
+
+/// Who names a server's certificate trusts that server, and no other that its key says something of.
+#[tokio::test]
+async fn a_certificate_of_no_authority_vouches_for_itself_alone() {
+    let named = signed_by_itself("named.example", IsCa::NoCa, 2000..2100);
+    let issuer = CertificateParams::new(["named.example".to_owned()]).expect("a name");
+    let issuer = rcgen::Issuer::new(issuer, &named.signing_key);
+    let params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+    let signing_key = KeyPair::generate().expect("a key");
+    let cert = params
+        .signed_by(&signing_key, &issuer)
+        .expect("a certificate");
+    let shown = CertifiedKey { cert, signing_key };
+    untrusted(ask(&shown, &[&named]).await, &["signed by nobody"]);
+}
+
+/// What a server sends beside it may be anything.
+#[tokio::test]
+async fn a_certificate_that_is_named_itself_needs_none_of_those_in_between() {
+    let shown = signed_by_an_authority(2000..2100);
+    let expired = of_an_authority("authority.example", 2001);
+    let key = PrivateKeyDer::try_from(shown.signing_key.serialize_der()).expect("a key");
+    let chain = vec![shown.cert.der().clone(), expired.cert.der().clone()];
+    let (origin, _server) = serve_certificates(chain, key).await;
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), shown.cert.pem()).expect("written");
+    let client = client_with(HttpSettings {
+        ca_file: Some(file.path().to_owned()),
+        ..HttpSettings::default()
+    });
+    assert_eq!(get(&client, &origin).await.expect("trusted"), b"secret");
 }
 
 #[tokio::test]
@@ -150,7 +182,7 @@ async fn what_openssl_makes_is_trusted_where_it_is_named() {
     }
     let shown = CertificateDer::from_pem_file(&certificate).expect("a certificate");
     let key = PrivateKeyDer::from_pem_file(&key).expect("a key");
-    let (origin, _server) = serve_certificate(shown, key).await;
+    let (origin, _server) = serve_certificates(vec![shown], key).await;
     let trusting = client_with(HttpSettings {
         ca_file: Some(certificate),
         ..HttpSettings::default()
