@@ -252,6 +252,7 @@ impl StoreSettings {
             stall_timeout: self.timeouts.stall,
             idle_connections_max: self.idle_connections_max,
             idle_age_max: self.idle_age_max,
+            connection_age_max: defaults.connection_age_max,
             ca_file: self.ca_file.clone(),
             client_certificate: self.client_certificate.clone(),
             proxy,

@@ -97,9 +97,7 @@ impl Certificates {
     pub(in super::super) async fn current(
         self: &Arc<Self>,
     ) -> Result<Arc<TlsConnector>, HttpError> {
-        let held = self.held.lock();
-        let held = held.as_ref().map(|held| Arc::clone(&held.connector));
-        let Some(held) = held else {
+        let Some(held) = self.held() else {
             return self.looked().await;
         };
         if self.names_none() || self.is_looking.swap(true, Ordering::Relaxed) {
@@ -112,6 +110,11 @@ impl Certificates {
             );
             Ok(held)
         })
+    }
+
+    fn held(&self) -> Option<Arc<TlsConnector>> {
+        let held = self.held.lock();
+        held.as_ref().map(|held| Arc::clone(&held.connector))
     }
 
     fn names_none(&self) -> bool {

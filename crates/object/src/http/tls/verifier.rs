@@ -28,12 +28,18 @@ impl Verifier {
     }
 }
 
-/// Whether the one thing against a certificate is that it is an authority's or that nobody known signed it. Its dates are judged
-/// before that by the book.
+/// Whether the one thing against a certificate is that it is an authority's or that nobody known signed it, among whom may be
+/// somebody of the same name with another kind of key. Its dates are judged before that by the book.
 fn is_sound(error: &Error) -> bool {
+    use CertificateError as Why;
     let is_vouched_by_none = matches!(
         error,
-        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)
+        Error::InvalidCertificate(
+            Why::UnknownIssuer
+                | Why::BadSignature
+                | Why::UnsupportedSignatureAlgorithmContext { .. }
+                | Why::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }
+        )
     );
     is_of_an_authority(error) || is_vouched_by_none
 }
