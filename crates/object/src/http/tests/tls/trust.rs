@@ -87,6 +87,26 @@ async fn a_certificate_that_is_named_itself_is_trusted_with_any_signature() {
     untrusted(ask(&expired, &[&expired]).await, &["expired", "clock"]);
 }
 
+/// Neither by a new handshake nor by a ticket of an old one.
+#[tokio::test]
+async fn what_was_taken_out_of_the_file_is_not_trusted_any_more() {
+    let (shown, other) = (
+        of_an_authority("localhost", 2100),
+        of_an_authority("localhost", 2100),
+    );
+    let (origin, _server) = serve_as(&shown).await;
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), shown.cert.pem()).expect("written");
+    let client = client_with(HttpSettings {
+        ca_file: Some(file.path().to_owned()),
+        ..HttpSettings::default()
+    });
+    assert_eq!(get(&client, &origin).await.expect("trusted"), b"secret");
+    std::fs::write(file.path(), other.cert.pem()).expect("written");
+    client.forget_idle(&origin);
+    untrusted(get(&client, &origin).await, &["--ca-file"]);
+}
+
 /// Who names a server's certificate trusts that server, and no other that its key says something of.
 #[tokio::test]
 async fn a_certificate_of_no_authority_vouches_for_itself_alone() {
