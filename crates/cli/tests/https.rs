@@ -155,13 +155,22 @@ fn certificates_for_an_endpoint_without_tls_are_warned_of_once() {
 fn certificates_below_the_mount_point_are_refused() {
     let scratch = Scratch::new();
     let mountpoint = scratch.folder("mnt");
-    for option in ["--ca-file", "--client-cert"] {
+    let inside = scratch.file("mnt/own.pem", "");
+    // What is typed is below it, whatever that leads to.
+    let link = scratch.path("mnt/link.pem");
+    std::os::unix::fs::symlink(scratch.file("outside.pem", ""), &link).expect("a link");
+    for (option, file) in [
+        ("--ca-file", &inside),
+        ("--ca-file", &link),
+        ("--client-cert", &inside),
+        ("--client-key", &inside),
+    ] {
         let mut mount = scratch.penstock();
         mount
             .args(["mount", &format!("s3://{BUCKET}")])
             .arg(&mountpoint)
             .args(["--endpoint=https://localhost:1", "--nonempty", option])
-            .arg(scratch.file("mnt/own.pem", ""));
+            .arg(file);
         let ended = run(&mut mount);
         assert_ne!(ended.code, Some(0), "{ended:#?}");
         assert!(ended.err.contains("inside the mount point"), "{ended:#?}");

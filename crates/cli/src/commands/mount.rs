@@ -276,6 +276,8 @@ pub(super) fn start_logging(plan: &Plan) {
 fn check_certificates(values: &Values, mountpoint: &Path) -> Outcome {
     for spec in [&table::CA_FILE, &table::CLIENT_CERT, &table::CLIENT_KEY] {
         if let Some(path) = values.path(spec) {
+            let typed = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            mount_point::check_outside(mountpoint, &typed, spec.name)?;
             mount_point::check_outside(mountpoint, &mount_point::real(path), spec.name)?;
         }
     }

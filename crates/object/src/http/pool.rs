@@ -41,20 +41,25 @@ impl Pool {
         let mut state = self.state.lock();
         let idle = state.idle.get_mut(origin)?;
         while let Some(mut connection) = idle.pop() {
-            let fresh = connection.idle_since.elapsed() < self.age_max;
-            if fresh && !connection.stream.is_dead() {
+            if self.is_fresh(&connection) && !connection.stream.is_dead() {
                 return Some(connection);
             }
         }
         None
     }
 
+    /// Whether a connection may be used once more.
+    fn is_fresh(&self, connection: &Connection) -> bool {
+        let is_young = connection.opened.elapsed() < self.life_max;
+        is_young && connection.idle_since.elapsed() < self.age_max
+    }
+
     /// Keeps a connection whose last exchange ended cleanly, unless it is old.
     pub(super) fn put(self: &Arc<Self>, mut connection: Connection) {
-        if connection.opened.elapsed() >= self.life_max {
+        connection.idle_since = clock::now();
+        if !self.is_fresh(&connection) {
             return;
         }
-        connection.idle_since = clock::now();
         let mut state = self.state.lock();
         let idle = state
             .idle
@@ -84,7 +89,7 @@ impl Pool {
     fn close_old(&self) -> bool {
         let mut state = self.state.lock();
         for idle in state.idle.values_mut() {
-            idle.retain(|connection| connection.idle_since.elapsed() < self.age_max);
+            idle.retain(|connection| self.is_fresh(connection));
         }
         state.idle.retain(|_, idle| !idle.is_empty());
         state.sweeping = !state.idle.is_empty();

@@ -235,7 +235,7 @@ fn add_system(roots: &mut RootCertStore) {
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
 }
 
-/// An authority that signed nothing, for no name is written like its own: the library wants one where none is trusted.
+/// An authority that signed nothing, for it has no key: the library wants one where none is trusted.
 fn nobody() -> TrustAnchor<'static> {
     TrustAnchor {
         subject: Der::from_slice(&[0]),
@@ -259,10 +259,11 @@ fn add_file(
     Ok(named)
 }
 
-/// Whether a certificate may vouch for others; `None` if it is damaged. Those of version 1 do not say, and were made for that.
+/// Whether a certificate may vouch for others; `None` if it is damaged. Those of version 1 do not say: one that signed itself may.
 fn is_of_authority(certificate: &CertificateDer<'_>) -> Option<bool> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
-    Some(parsed.is_ca() || parsed.version() == X509Version::V1)
+    let is_its_own = parsed.version() == X509Version::V1 && parsed.subject() == parsed.issuer();
+    Some(parsed.is_ca() || is_its_own)
 }
 
 /// The certificates of a file that an option names.

@@ -7,11 +7,8 @@
 use std::{
     fmt,
     os::unix::fs::MetadataExt,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -20,6 +17,7 @@ use penstock_base::{
     clock::{self, Instant},
     run_blocking,
 };
+use tokio::sync::Notify;
 
 use super::{TlsConnector, cannot, connector};
 use crate::http::{HttpError, HttpSettings};
@@ -27,15 +25,21 @@ use crate::http::{HttpError, HttpSettings};
 /// How long a new connection waits for a look at the files.
 const LOOK_DEADLINE: Duration = Duration::from_secs(1);
 
-/// How long files that cannot be used are left alone, unless they change: their fault is told again then.
-const FAULT_PAUSE: Duration = Duration::from_secs(60 * 60);
+/// How long files that cannot be used are left alone, unless they change.
+const FAULT_PAUSE: Duration = Duration::from_secs(10);
+
+/// How often one fault is told.
+const TELL_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// What is trusted and shown, as the files have it.
 pub(in super::super) struct Certificates {
     settings: Arc<HttpSettings>,
     held: Mutex<Option<Held>>,
-    /// Somebody looks at the files.
-    is_looking: AtomicBool,
+    /// Since when somebody looks at the files.
+    looking: Mutex<Option<Instant>>,
+    looked: Notify,
+    /// When a fault of the files as they are was told.
+    told: Mutex<Option<Instant>>,
 }
 
 struct Held {
@@ -51,6 +55,27 @@ impl Held {
     fn is_as(&self, looks: &Looks) -> bool {
         let rests = |fault: Instant| fault.elapsed() < FAULT_PAUSE;
         self.looks == *looks && self.fault.is_none_or(rests)
+    }
+}
+
+/// The one look at the files that is under way; it ends with this.
+struct Looking(Arc<Certificates>);
+
+impl Looking {
+    /// Looks, which goes on when nobody waits for it any more.
+    async fn done(self) -> Result<Arc<TlsConnector>, HttpError> {
+        let looking = tokio::task::spawn_blocking(move || {
+            let own = self;
+            own.0.look()
+        });
+        looking.await.unwrap_or_else(|error| Err(cannot(&error)))
+    }
+}
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        *self.0.looking.lock() = None;
+        self.0.looked.notify_waiters();
     }
 }
 
@@ -83,7 +108,9 @@ impl Certificates {
         Self {
             settings,
             held: Mutex::default(),
-            is_looking: AtomicBool::new(false),
+            looking: Mutex::default(),
+            looked: Notify::new(),
+            told: Mutex::default(),
         }
     }
 
@@ -97,19 +124,17 @@ impl Certificates {
     pub(in super::super) async fn current(
         self: &Arc<Self>,
     ) -> Result<Arc<TlsConnector>, HttpError> {
-        let Some(held) = self.held() else {
-            return self.looked().await;
-        };
-        if self.names_none() || self.is_looking.swap(true, Ordering::Relaxed) {
-            return Ok(held);
+        loop {
+            let looked = self.looked.notified();
+            match self.held() {
+                Some(held) if self.named().next().is_none() => return Ok(held),
+                Some(held) => return self.renewed(held).await,
+                None => match self.begin() {
+                    Some(looking) => return looking.done().await,
+                    None => looked.await,
+                },
+            }
         }
-        let looked = clock::deadline(LOOK_DEADLINE, self.looked()).await;
-        looked.unwrap_or_else(|_| {
-            tracing::warn!(
-                "the files of certificates do not answer within {LOOK_DEADLINE:?}; what was there before stays in use"
-            );
-            Ok(held)
-        })
     }
 
     fn held(&self) -> Option<Arc<TlsConnector>> {
@@ -117,19 +142,40 @@ impl Certificates {
         held.as_ref().map(|held| Arc::clone(&held.connector))
     }
 
-    fn names_none(&self) -> bool {
-        self.settings.ca_file.is_none() && self.settings.client_certificate.is_none()
+    /// What the files say now, or what is `held` while they do not answer.
+    async fn renewed(
+        self: &Arc<Self>,
+        held: Arc<TlsConnector>,
+    ) -> Result<Arc<TlsConnector>, HttpError> {
+        if let Some(looking) = self.begin()
+            && let Ok(looked) = clock::deadline(LOOK_DEADLINE, looking.done()).await
+        {
+            return looked;
+        }
+        let since = *self.looking.lock();
+        if since.is_some_and(|since| since.elapsed() >= LOOK_DEADLINE) {
+            self.tell(&"the files of certificates do not answer");
+        }
+        Ok(held)
     }
 
-    /// Looks, which goes on when nobody waits for it any more.
-    async fn looked(self: &Arc<Self>) -> Result<Arc<TlsConnector>, HttpError> {
-        let own = Arc::clone(self);
-        let looking = tokio::task::spawn_blocking(move || {
-            let looked = own.look();
-            own.is_looking.store(false, Ordering::Relaxed);
-            looked
-        });
-        looking.await.unwrap_or_else(|error| Err(cannot(&error)))
+    /// Begins a look, unless there is one.
+    fn begin(self: &Arc<Self>) -> Option<Looking> {
+        let mut looking = self.looking.lock();
+        if looking.is_some() {
+            return None;
+        }
+        *looking = Some(clock::now());
+        Some(Looking(Arc::clone(self)))
+    }
+
+    /// Warns of what keeps the files from being used, from time to time.
+    fn tell(&self, fault: &dyn fmt::Display) {
+        let mut told = self.told.lock();
+        if told.is_none_or(|told| told.elapsed() >= TELL_INTERVAL) {
+            *told = Some(clock::now());
+            tracing::warn!("{fault}; what was there before stays in use");
+        }
     }
 
     fn look(&self) -> Result<Arc<TlsConnector>, HttpError> {
@@ -137,7 +183,10 @@ impl Certificates {
         let old = match &mut *self.held.lock() {
             Some(held) if held.is_as(&looks) => return Ok(Arc::clone(&held.connector)),
             Some(held) => {
-                // Others go on with what there was meanwhile, and nobody reads the same fault again.
+                if held.looks != looks {
+                    *self.told.lock() = None;
+                }
+                // Others go on with what there was meanwhile, and nobody reads the same fault at once again.
                 held.looks.clone_from(&looks);
                 held.fault = Some(clock::now());
                 Some(Arc::clone(&held.connector))
@@ -146,29 +195,34 @@ impl Certificates {
         };
         match (self.read(), old) {
             (Ok(connector), old) => {
-                if old.is_some() {
-                    tracing::info!("certificates were read again: their files changed");
-                }
                 *self.held.lock() = Some(Held {
                     connector: Arc::clone(&connector),
                     looks,
                     fault: None,
                 });
+                if old.is_some() {
+                    let files: Vec<_> = self.named().collect();
+                    tracing::info!(?files, "certificates were read again");
+                }
                 Ok(connector)
             }
             (Err(error), Some(old)) => {
-                tracing::warn!("{error}; what was there before stays in use");
+                self.tell(&error);
                 Ok(old)
             }
             (Err(error), None) => Err(error),
         }
     }
 
-    fn looks(&self) -> Looks {
+    /// The files that options name.
+    fn named(&self) -> impl Iterator<Item = &PathBuf> {
         let ours = self.settings.client_certificate.iter();
         let ours = ours.flat_map(|ours| [&ours.certificate, &ours.key]);
-        let named = self.settings.ca_file.iter().chain(ours);
-        named.map(|path| Look::at(path)).collect()
+        self.settings.ca_file.iter().chain(ours)
+    }
+
+    fn looks(&self) -> Looks {
+        self.named().map(|path| Look::at(path)).collect()
     }
 
     fn read(&self) -> Result<Arc<TlsConnector>, HttpError> {

@@ -152,7 +152,12 @@ fn words(error: &Error, name: &ServerName<'_>) -> (String, Cow<'static, str>) {
         Error::InvalidCertificate(Why::NotValidYet | Why::NotValidYetContext { .. }) => {
             ("is not valid yet", "wait, or set the clock of this machine")
         }
-        Error::InvalidCertificate(Why::UnknownIssuer | Why::BadSignature) => (
+        Error::InvalidCertificate(
+            Why::UnknownIssuer
+            | Why::BadSignature
+            | Why::UnsupportedSignatureAlgorithmContext { .. }
+            | Why::UnsupportedSignatureAlgorithmForPublicKeyContext { .. },
+        ) => (
             "is signed by nobody who is trusted here",
             "set `--ca-file` to the authority that signed it, or to the certificate itself, or have the server \
              send those in between",

@@ -291,16 +291,22 @@ async fn files_of_certificates_that_do_not_answer_hold_nobody_up() {
     std::fs::remove_file(&shown).expect("removed");
     let made = std::process::Command::new("mkfifo").arg(&shown).status();
     assert!(made.expect("mkfifo").success());
-    for _ in 0..3 {
-        client.forget_idle(&host.origin);
-        get(&client, &host.origin).await.expect("as before");
-    }
+    let held_up = async {
+        for _ in 0..10 {
+            client.forget_idle(&host.origin);
+            get(&client, &host.origin).await?;
+        }
+        Ok::<_, HttpError>(())
+    };
+    // The first waits for a second, the others for nothing.
+    let held_up = clock::deadline(Duration::from_secs(8), held_up).await;
     // Lets the look end.
     let ends = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
         .open(&shown);
     drop(ends.expect("a pipe"));
+    held_up.expect("in time").expect("as before");
 }
 
 #[track_caller]

@@ -85,6 +85,20 @@ async fn a_certificate_that_is_named_itself_is_trusted_with_any_signature() {
     untrusted(ask(&shown, &[&other]).await, &["--ca-file", "in between"]);
     let expired = signed_by_an_authority(2000..2001);
     untrusted(ask(&expired, &[&expired]).await, &["expired", "clock"]);
+    // Others may have the name of who signed it, with a key of its kind or another one.
+    let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
+    let mut params = CertificateParams::new(["authority.example".to_owned()]).expect("a name");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let cert = params.self_signed(&key).expect("a certificate");
+    let of_another_kind = CertifiedKey {
+        cert,
+        signing_key: key,
+    };
+    for namesake in [of_an_authority("authority.example", 2100), of_another_kind] {
+        let known = ask(&shown, &[&namesake, &shown]).await;
+        assert_eq!(known.expect("trusted"), b"secret");
+        untrusted(ask(&shown, &[&namesake]).await, &["signed by nobody"]);
+    }
 }
 
 /// Neither by a new handshake nor by a ticket of an old one.
