@@ -121,10 +121,7 @@ fn words(kind: ErrorKind) -> (&'static str, &'static str) {
             "what arrived does not match its checksum",
             "try again; if it stays, something between here and the store damages data",
         ),
-        ErrorKind::Protocol => (
-            "the answer makes no sense",
-            "check --endpoint: is it a store of this kind?",
-        ),
+        ErrorKind::Protocol => ("the answer makes no sense", "is --endpoint such a store?"),
         ErrorKind::Untrusted => (
             "the server is not trusted",
             "without a certificate that proves who it is nothing is sent to it",
