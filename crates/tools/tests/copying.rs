@@ -622,3 +622,19 @@ fn links_that_appear_in_a_new_directory_meanwhile_are_replaced() {
         assert_eq!(leads_to, Path::new("right"));
     }
 }
+
+/// A copy that was killed may have written the content under another name of the file than the next one does.
+#[test]
+fn what_a_killed_copy_left_of_another_name_of_a_file_goes() {
+    let (_folder, from, to) = folder();
+    fs::create_dir(&to).unwrap();
+    for name in ["a", "b", "c"] {
+        match name {
+            "a" => fs::write(from.join(name), "content").unwrap(),
+            _ => fs::hard_link(from.join("a"), from.join(name)).unwrap(),
+        }
+        fs::write(to.join(name_on_its_way(name)), "content").unwrap();
+    }
+    assert_eq!(copied(&[&from], &to, &restore()).failures, [""; 0]);
+    assert_same(&from, &to);
+}

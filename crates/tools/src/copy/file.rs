@@ -414,11 +414,11 @@ impl Copying<'_> {
         let Some(target) = &branch.data.target else {
             return Ok(());
         };
-        Ok(local::make_under(
-            target,
-            (item.target_name(), is_taken),
-            make,
-        )?)
+        let name = item.target_name();
+        if !is_taken && !branch.data.is_fresh {
+            local::clear_way(target, name)?;
+        }
+        Ok(local::make_under(target, (name, is_taken), make)?)
     }
 
     /// Copies a link, a FIFO, a socket or a device. Says whether it had to be made.
