@@ -147,16 +147,20 @@ impl Certificates {
         self: &Arc<Self>,
         held: Arc<TlsConnector>,
     ) -> Result<Arc<TlsConnector>, HttpError> {
-        if let Some(looking) = self.begin()
-            && let Ok(looked) = clock::deadline(LOOK_DEADLINE, looking.done()).await
-        {
-            return looked;
-        }
-        let since = *self.looking.lock();
-        if since.is_some_and(|since| since.elapsed() >= LOOK_DEADLINE) {
+        let looked = self.looked.notified();
+        let said = match self.begin() {
+            Some(looking) => clock::deadline(LOOK_DEADLINE, looking.done()).await,
+            None => {
+                let since = *self.looking.lock();
+                let since = since.map(|since| since.elapsed()).unwrap_or_default();
+                let ended = clock::deadline(LOOK_DEADLINE.saturating_sub(since), looked).await;
+                ended.map(|()| Ok(self.held().unwrap_or_else(|| Arc::clone(&held))))
+            }
+        };
+        said.unwrap_or_else(|_| {
             self.tell(&"the files of certificates do not answer");
-        }
-        Ok(held)
+            Ok(held)
+        })
     }
 
     /// Begins a look, unless there is one.

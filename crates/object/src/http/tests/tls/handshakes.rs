@@ -260,6 +260,16 @@ async fn certificates_are_read_again_when_their_files_changed() {
     write(shown.path(), &made);
     get(&client, &host.origin).await.expect("let in");
 
+    // All who connect at that moment use them.
+    write(shown.path(), &other);
+    client.forget_idle(&host.origin);
+    get(&client, &host.origin).await.expect_err("refused");
+    write(shown.path(), &made);
+    let all = (0..8).map(|_| get(&client, &host.origin));
+    for got in futures_util::future::join_all(all).await {
+        got.expect("let in");
+    }
+
     for useless in ["nothing".to_owned(), made.cert.pem()] {
         std::fs::write(shown.path(), useless).expect("written");
         client.forget_idle(&host.origin);
