@@ -353,9 +353,15 @@ fn a_lazy_unmount_does_not_wait_for_programs_that_have_nothing_unsaved() {
     let listed = succeed(bed.scratch.penstock().arg("stats").arg(&bed.mountpoint));
     assert!(listed.contains("ending"), "{listed}");
 
-    let waiting = bed.waiting_umount();
+    let told = bed.scratch.path("told");
+    let told_to = fs::File::create(&told).expect("a file");
+    let waiting = bed.umount(&[]).stderr(told_to).spawn();
+    let mut waiting = Background(waiting.expect("it was just built"));
+    support::wait_until("it says what it waits for", || {
+        let told = fs::read_to_string(&told).expect("readable");
+        told.contains("programs still use")
+    });
     drop(user);
-    let ended = waiting.end();
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.err.contains("programs still use"), "{ended:?}");
+    let ended = waiting.0.wait().expect("our own child");
+    assert_eq!(ended.code(), Some(0));
 }
