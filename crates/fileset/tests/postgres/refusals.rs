@@ -112,6 +112,7 @@ fn hold_a_beat_up(server: &Server, schema: &str) {
     server.sql(&format!(
         "BEGIN; UPDATE {schema}.session SET name = name; \
          DO $$ BEGIN FOR turn IN 1..3000 LOOP \
+           IF turn = 3000 THEN RAISE EXCEPTION 'no beat waits'; END IF; \
            PERFORM pg_stat_clear_snapshot(); \
            EXIT WHEN EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
              AND query LIKE 'UPDATE {schema}.session SET beat%'); \
