@@ -122,8 +122,8 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     verdict(source, &findings)
 }
 
-/// The trials behind that of TLS, which has one attempt where they have several: what it could not have while others could
-/// is no failure. Without TLS there is nothing to tell of the others.
+/// The trials behind that of TLS. What it could not have while others could is no failure: a name may lead to several servers.
+/// Without TLS there is nothing to tell of the others.
 fn joined(tls: Option<Finding>, trials: Vec<Finding>) -> Vec<Finding> {
     let is_good = |finding: &Finding| finding.verdict == Verdict::Good;
     match tls {

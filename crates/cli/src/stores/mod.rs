@@ -15,8 +15,9 @@ use std::{
 
 use penstock_base::metrics::Registry;
 use penstock_object::{
-    Addressing, ChecksumChoice, ClientCertificate, ErrorKind, ObjectError, RetrySettings,
-    SignatureChoice, Store, StoreSettings, StoreUrl, StoreUrlError, Timeouts, TlsReport,
+    Addressing, ChecksumChoice, ClientCertificate, ErrorKind, ObjectError, ObjectResult,
+    RetrySettings, SignatureChoice, Store, StoreSettings, StoreUrl, StoreUrlError, Timeouts,
+    TlsReport,
     credentials::{
         self, CredentialOrigin, CredentialPlace, CredentialSettings, Credentials, RoleSettings,
     },
@@ -197,7 +198,7 @@ fn open_with(
         .map_err(|error| unopened(source, &error))
 }
 
-fn unopened(source: &str, error: &ObjectError) -> Failure {
+pub(crate) fn unopened(source: &str, error: &ObjectError) -> Failure {
     match error.kind {
         // Nothing was sent yet: the settings themselves are at fault.
         ErrorKind::InvalidRequest => Failure::usage(
@@ -213,10 +214,9 @@ pub(crate) async fn report_tls(
     source: &str,
     values: &Values,
     environment: &Environment,
-) -> Outcome<Option<TlsReport>> {
+) -> Outcome<ObjectResult<Option<TlsReport>>> {
     let settings = impatient_settings(values, environment)?;
-    let reported = penstock_object::report_tls(&parse(source)?, &settings).await;
-    reported.map_err(|error| unopened(source, &error))
+    Ok(penstock_object::report_tls(&parse(source)?, &settings).await)
 }
 
 fn store_settings(values: &Values, environment: &Environment) -> Outcome<StoreSettings> {

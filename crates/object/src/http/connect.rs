@@ -10,7 +10,7 @@ use super::{
     connection::Connection,
     resolve::Resolver,
     stream::Stream,
-    tls::{self, Certificates, TlsReport, TlsStream},
+    tls::{self, Certificates, TlsReport},
 };
 use crate::ErrorKind;
 
@@ -35,26 +35,26 @@ impl Connector {
 
     /// A connection that a request for `origin` can be sent on.
     pub(super) async fn connect(&self, origin: &Arc<Origin>) -> Result<Connection, HttpError> {
-        let (stream, left) = self.line_in_time(origin).await?;
         let stream = if origin.secure {
-            let encrypted = self.encrypt(origin, stream);
-            Stream::Secure(Box::new(self.within(left, origin, encrypted).await?))
+            // Waiting for files has a time of its own, which the server does not pay for.
+            let certificates = self.certificates.current().await?;
+            let (stream, left) = self.line_in_time(origin).await?;
+            let name = tls::server_name(origin)?;
+            let encrypted = self.within(left, origin, certificates.connect(name, stream));
+            Stream::Secure(Box::new(encrypted.await?))
         } else {
-            Stream::Plain(stream)
+            Stream::Plain(self.line_in_time(origin).await?.0)
         };
         Ok(Connection::new(Arc::clone(origin), stream))
     }
 
     /// Shakes hands with `origin` to tell what comes of it.
     pub(super) async fn report_tls(&self, origin: &Origin) -> Result<TlsReport, HttpError> {
+        let certificates = self.certificates.current().await?;
         let (stream, left) = self.line_in_time(origin).await?;
-        let reported = async {
-            let name = tls::server_name(origin)?;
-            let certificates = self.certificates.current().await?;
-            let reported = certificates.report(name, stream).await;
-            reported.map_err(|error| tls_failure(origin, &error))
-        };
-        self.within(left, origin, reported).await
+        let name = tls::server_name(origin)?;
+        self.within(left, origin, certificates.report(name, stream))
+            .await
     }
 
     /// Reads certificates now, so that a mistake in the settings shows when a store is opened.
@@ -76,11 +76,12 @@ impl Connector {
         &self,
         left: Duration,
         origin: &Origin,
-        handshake: impl Future<Output = Result<T, HttpError>>,
+        handshake: impl Future<Output = io::Result<T>>,
     ) -> Result<T, HttpError> {
         let limit = self.settings.connect_timeout;
         let late = |_| unreachable(origin, &format!("no TLS within {limit:?}"));
-        clock::deadline(left, handshake).await.map_err(late)?
+        let done = clock::deadline(left, handshake).await.map_err(late)?;
+        done.map_err(|error| tls_failure(origin, &error))
     }
 
     /// A stream to the origin, or through the proxy to it.
@@ -117,13 +118,6 @@ impl Connector {
         } else {
             Ok(stream)
         }
-    }
-
-    async fn encrypt(&self, origin: &Origin, stream: TcpStream) -> Result<TlsStream, HttpError> {
-        let name = tls::server_name(origin)?;
-        let certificates = self.certificates.current().await?;
-        let connected = certificates.connect(name, stream).await;
-        connected.map_err(|error| tls_failure(origin, &error))
     }
 }
 

@@ -27,7 +27,10 @@ pub(super) fn error_from(
     body: &[u8],
 ) -> ObjectError {
     let failure = read_failure(headers, body);
-    let kind = kind_of(operation, status, &failure);
+    let kind = match failure.code.is_empty() && wants_client_certificate(body) {
+        true => ErrorKind::ClientUntrusted,
+        false => kind_of(operation, status, &failure),
+    };
     let message = explain(kind, status, &failure, headers);
     let mut error = ObjectError::new(kind, operation, message);
     error.status = Some(status);
@@ -42,9 +45,10 @@ fn read_failure(headers: &ResponseHeaders, body: &[u8]) -> Failure {
         // OSS puts the document into a header when the answer to HEAD cannot have a body.
         .or_else(|| parse_failure(&STANDARD.decode(headers.get("x-oss-err")?).ok()?))
         .unwrap_or_default();
-    if failure.message.is_empty() && wants_tls(body) {
-        "the server speaks HTTPS there: say https:// in the endpoint"
-            .clone_into(&mut failure.message);
+    if failure.message.is_empty()
+        && let Some(meaning) = meaning_of_page(body)
+    {
+        meaning.clone_into(&mut failure.message);
     }
     if failure.code.is_empty()
         && let Some(code) = headers.get("x-minio-error-code")
@@ -59,6 +63,17 @@ fn read_failure(headers: &ResponseHeaders, body: &[u8]) -> Failure {
     failure
 }
 
+/// What a page means that a server shows in the place of an answer.
+fn meaning_of_page(body: &[u8]) -> Option<&'static str> {
+    if wants_tls(body) {
+        return Some("the server speaks HTTPS there: say https:// in the endpoint");
+    }
+    wants_client_certificate(body).then_some(
+        "the server wants a certificate of its client: set `--client-cert` to one that it trusts, or use an endpoint \
+         that asks for none",
+    )
+}
+
 /// Whether a server says that it was spoken to without TLS: those of Go, nginx and Apache.
 fn wants_tls(body: &[u8]) -> bool {
     const WORDS: [&str; 3] = [
@@ -66,8 +81,21 @@ fn wants_tls(body: &[u8]) -> bool {
         "HTTP request was sent to HTTPS port",
         "speaking plain HTTP to an SSL-enabled",
     ];
+    says_one_of(body, &WORDS)
+}
+
+/// Whether a server says, behind the handshake, that it lacks a certificate of its client or does not trust it: nginx does.
+fn wants_client_certificate(body: &[u8]) -> bool {
+    const WORDS: [&str; 2] = [
+        "No required SSL certificate was sent",
+        "The SSL certificate error",
+    ];
+    says_one_of(body, &WORDS)
+}
+
+fn says_one_of(body: &[u8], words: &[&str]) -> bool {
     let text = String::from_utf8_lossy(body);
-    WORDS.iter().any(|words| text.contains(words))
+    words.iter().any(|words| text.contains(words))
 }
 
 fn kind_of(operation: Operation, status: u16, failure: &Failure) -> ErrorKind {
@@ -314,6 +342,23 @@ mod tests {
         ] {
             let told = error(Operation::List, "400 Bad Request", body);
             assert!(told.message.contains("say https://"), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_wants_a_client_certificate_by_a_page_is_told_as_one() {
+        for reason in [
+            "No required SSL certificate was sent",
+            "The SSL certificate error",
+        ] {
+            let page = format!("<html>\r\n<head><title>400 {reason}</title></head></html>");
+            let told = error(Operation::List, "400 Bad Request", &page);
+            assert_eq!(told.kind, ErrorKind::ClientUntrusted, "{told}");
+            assert!(told.message.contains("--client-cert"), "{told}");
+            let of_store =
+                format!("<Error><Code>InvalidRequest</Code><Message>{reason}</Message></Error>");
+            let told = error(Operation::List, "400 Bad Request", &of_store);
+            assert_eq!(told.kind, ErrorKind::InvalidRequest, "{told}");
         }
     }
 

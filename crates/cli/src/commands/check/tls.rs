@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use penstock_base::clock;
-use penstock_object::{CertificateFacts, TlsReport, TrustedBy};
+use penstock_object::{CertificateFacts, ObjectError, TlsReport, TrustedBy};
 
 use super::{Finding, Verdict};
 use crate::{
@@ -27,7 +27,7 @@ pub(super) async fn trial(
     environment: &Environment,
 ) -> Option<Finding> {
     match stores::report_tls(source, values, environment).await {
-        Ok(report) => {
+        Ok(Ok(report)) => {
             let report = report?;
             let trust = match report.trusted_by {
                 TrustedBy::CaFile => ca_file(values),
@@ -35,7 +35,19 @@ pub(super) async fn trial(
             };
             Some(finding(&report, &trust, clock::wall_time()))
         }
+        Ok(Err(error)) => {
+            let detail = stores::unopened(source, &error).to_string();
+            Some(Finding::new(WHAT, verdict(&error), detail))
+        }
         Err(failure) => Some(Finding::of(WHAT, Err(failure))),
+    }
+}
+
+/// A connection that broke says nothing of TLS.
+fn verdict(error: &ObjectError) -> Verdict {
+    match error.kind.is_transient() {
+        true => Verdict::Untried,
+        false => Verdict::Bad,
     }
 }
 

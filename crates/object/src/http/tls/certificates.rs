@@ -20,7 +20,10 @@ use penstock_base::{
 use tokio::sync::Notify;
 
 use super::{TlsConnector, cannot, connector};
-use crate::http::{HttpError, HttpSettings};
+use crate::{
+    ErrorKind,
+    http::{HttpError, HttpSettings},
+};
 
 /// How long a new connection waits for a look at the files.
 const LOOK_DEADLINE: Duration = Duration::from_secs(1);
@@ -124,15 +127,27 @@ impl Certificates {
     pub(in super::super) async fn current(
         self: &Arc<Self>,
     ) -> Result<Arc<TlsConnector>, HttpError> {
+        match self.held() {
+            Some(held) if self.named().next().is_none() => Ok(held),
+            Some(held) => self.renewed(held).await,
+            None => {
+                let limit = self.settings.connect_timeout;
+                let read = clock::deadline(limit, self.first()).await;
+                read.unwrap_or_else(|_| Err(silent(limit)))
+            }
+        }
+    }
+
+    /// What the files say when they are read for the first time, by this or by another that came before.
+    async fn first(self: &Arc<Self>) -> Result<Arc<TlsConnector>, HttpError> {
         loop {
             let looked = self.looked.notified();
-            match self.held() {
-                Some(held) if self.named().next().is_none() => return Ok(held),
-                Some(held) => return self.renewed(held).await,
-                None => match self.begin() {
-                    Some(looking) => return looking.done().await,
-                    None => looked.await,
-                },
+            if let Some(held) = self.held() {
+                return Ok(held);
+            }
+            match self.begin() {
+                Some(looking) => return looking.done().await,
+                None => looked.await,
             }
         }
     }
@@ -239,6 +254,11 @@ impl Certificates {
         let connector = connector(ca_file.as_deref(), client_certificate.as_ref())?;
         Ok(Arc::new(connector.drawing_from(memory.clone())))
     }
+}
+
+fn silent(limit: Duration) -> HttpError {
+    let message = format!("the files of certificates do not answer within {limit:?}");
+    HttpError::new(ErrorKind::Unavailable, message)
 }
 
 impl fmt::Debug for Certificates {

@@ -13,6 +13,7 @@ use rustls::{
     server::ParsedCertificate,
 };
 use sha2::{Digest, Sha256};
+use x509_parser::{certificate::X509Certificate, prelude::FromDer};
 
 /// See [`super`].
 #[derive(Debug)]
@@ -26,6 +27,27 @@ impl Verifier {
     fn is_named(&self, certificate: &CertificateDer<'_>) -> bool {
         self.named.iter().any(|named| named == certificate)
     }
+}
+
+/// Judges what the book, which stopped at whom it trusts, did not come to.
+fn verify_by_itself(
+    certificate: &CertificateDer<'_>,
+    name: &ServerName<'_>,
+) -> Result<ServerCertVerified, Error> {
+    if !is_for_servers(certificate) {
+        return Err(CertificateError::InvalidPurpose.into());
+    }
+    verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+    Ok(ServerCertVerified::assertion())
+}
+
+/// Whether its extended key usage, if it has one, names servers.
+fn is_for_servers(certificate: &CertificateDer<'_>) -> bool {
+    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
+        return false;
+    };
+    let usage = parsed.extended_key_usage();
+    usage.is_ok_and(|usage| usage.is_none_or(|usage| usage.value.server_auth))
 }
 
 /// Whether the one thing against a certificate is that it is an authority's or that nobody known signed it, among whom may be
@@ -66,10 +88,7 @@ impl ServerCertVerifier for Verifier {
         let intermediates = if is_named { &[] } else { intermediates };
         let verified = book.verify_server_cert(certificate, intermediates, name, status, now);
         let verified = match verified {
-            Err(error) if is_named && is_sound(&error) => {
-                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)
-                    .map(|()| ServerCertVerified::assertion())
-            }
+            Err(error) if is_named && is_sound(&error) => verify_by_itself(certificate, name),
             verified => verified,
         };
         verified.map_err(|error| Distrust::of(&error, certificate, name))
@@ -161,6 +180,10 @@ fn words(error: &Error, name: &ServerName<'_>) -> (String, Cow<'static, str>) {
             "is signed by nobody who is trusted here",
             "set `--ca-file` to the authority that signed it, or to the certificate itself, or have the server \
              send those in between",
+        ),
+        Error::InvalidCertificate(Why::InvalidPurpose | Why::InvalidPurposeContext { .. }) => (
+            "is not one for servers",
+            "make it anew with extendedKeyUsage=serverAuth, or without one",
         ),
         _ if is_of_an_authority(error) => (
             "is that of an authority",

@@ -295,7 +295,11 @@ async fn files_of_certificates_that_do_not_answer_hold_nobody_up() {
     let folder = tempfile::tempdir().expect("a directory");
     let shown = folder.path().join("shown");
     write(&shown, &made);
-    let client = host.client_showing(&shown);
+    // No longer than a look may take, which the server does not pay for.
+    let client = client_with(HttpSettings {
+        connect_timeout: Duration::from_secs(1),
+        ..host.settings_showing(&shown)
+    });
     get(&client, &host.origin).await.expect("let in");
     // Reading it waits for a writer.
     std::fs::remove_file(&shown).expect("removed");

@@ -83,14 +83,18 @@ impl Host {
 
     /// A client of the same trust that has the certificate and the key in this file.
     pub(super) fn client_showing(&self, shown: &std::path::Path) -> Client {
-        client_with(HttpSettings {
+        client_with(self.settings_showing(shown))
+    }
+
+    pub(super) fn settings_showing(&self, shown: &std::path::Path) -> HttpSettings {
+        HttpSettings {
             ca_file: Some(self.file.path().to_owned()),
             client_certificate: Some(crate::ClientCertificate {
                 certificate: shown.to_owned(),
                 key: shown.to_owned(),
             }),
             ..HttpSettings::default()
-        })
+        }
     }
 
     pub(super) async fn get(&self) -> Result<Vec<u8>, HttpError> {

@@ -184,6 +184,28 @@ async fn names_and_dates_count_for_a_certificate_that_is_named_itself() {
 }
 
 #[tokio::test]
+async fn a_certificate_that_is_named_itself_is_one_for_servers() {
+    use rcgen::ExtendedKeyUsagePurpose::{Any, ClientAuth, ServerAuth};
+    let kinds = [IsCa::NoCa, IsCa::Ca(BasicConstraints::Unconstrained)];
+    for is_ca in kinds {
+        let made = |usages: &[rcgen::ExtendedKeyUsagePurpose]| {
+            let mut params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+            params.is_ca = is_ca;
+            params.extended_key_usages = usages.to_vec();
+            let signing_key = KeyPair::generate().expect("a key");
+            let cert = params.self_signed(&signing_key).expect("a certificate");
+            CertifiedKey { cert, signing_key }
+        };
+        let shown = made(&[ServerAuth, ClientAuth]);
+        assert_eq!(ask(&shown, &[&shown]).await.expect("trusted"), b"secret");
+        for usage in [ClientAuth, Any] {
+            let shown = made(&[usage]);
+            untrusted(ask(&shown, &[&shown]).await, &["not one for servers"]);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_server_without_tls_is_told_as_one() {
     let (plain, _server) = serve(|_, mut stream| async move {
         let mut hello = vec![0; 4096];
