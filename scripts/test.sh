@@ -88,7 +88,7 @@ export PENSTOCK_TEST_BINARY
 
 step "Tests"
 log=$built/log failures=$built/failures
-# In lanes, for most tests wait: for a store that is slow or away, or for a mount.
+# In lanes, for most tests wait: for a store that is slow or away, or for a mount. Two more fill what the others leave.
 # `test_queue` says which targets cannot run beside which.
 for queue in alone volumes any; do
   test_targets "$built/artifacts" | test_queue "$queue" >"$built/$queue"
@@ -98,6 +98,7 @@ run_lane <<<"$built/alone"
 {
   printf '%s\n' "$built/volumes $built/any"
   for ((lane = 1; lane < ${TARGETS_AT_ONCE:-2}; lane++)); do printf '%s\n' "$built/any"; done
+  for ((lane = 0; lane < ${TARGETS_WHEN_IDLE:-2}; lane++)); do printf '%s\n' "--when-idle $built/any"; done
 } | run_lane
 status=0
 timeout --kill-after 10 "$target_patience" cargo test --workspace --doc 2>&1 | tee -a "$log" || status=$?

@@ -246,14 +246,14 @@ fn lanes_that_share_a_queue_run_each_of_its_targets_once() {
         format!("{}\t{}\n", folder.path().display(), program.display())
     };
     fs::write(&queue, (0..7).map(target).collect::<String>()).expect("written");
-    let lane = || {
+    let lane = |how: &[&str]| {
         let mut lane = Command::new("bash");
         let lane = lane.arg(path_of("test-lane.sh")).args([&log, &failures]);
         // What it prints would be taken for results of this target.
-        let lane = lane.arg(&queue).stdout(Stdio::null());
+        let lane = lane.args(how).arg(&queue).stdout(Stdio::null());
         lane.spawn().expect("there is a bash")
     };
-    for mut lane in [lane(), lane()] {
+    for mut lane in [lane(&[]), lane(&[]), lane(&["--when-idle"])] {
         assert!(lane.wait().expect("our own child").success());
     }
     let told = fs::read_to_string(&log).expect("a log");
