@@ -211,6 +211,10 @@ pub(crate) trait Target: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Removes the content that a copy which was killed was about to give this name, before something without content
+    /// takes it.
+    fn clear_way(&self, name: &CStr) -> io::Result<()>;
+
     /// Makes what has no content, in the place of what is there.
     fn make_other(
         &self,

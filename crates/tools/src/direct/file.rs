@@ -379,6 +379,7 @@ impl Direct<'_> {
         };
         if !is_same {
             let permissions = facts.attributes.permissions;
+            clear_way(branch, item, existing)?;
             target.make_other(item.target_name(), new, permissions, existing.is_some())?;
         }
         match target.find(item.target_name())? {
@@ -404,15 +405,22 @@ impl Direct<'_> {
             }
         }
         self.report.files.add(1);
-        match self.settings.dry_run {
-            true => Ok(()),
-            false => target.link(
-                &*directory,
-                &spot.name,
-                item.target_name(),
-                existing.is_some(),
-            ),
+        if self.settings.dry_run {
+            return Ok(());
         }
+        clear_way(branch, item, existing.as_ref())?;
+        let (name, is_taken) = (item.target_name(), existing.is_some());
+        target.link(&*directory, &spot.name, name, is_taken)
+    }
+}
+
+/// Removes what was left of another copy where nothing else takes its place.
+fn clear_way(branch: &Branch, item: &Item, existing: Option<&Facts>) -> io::Result<()> {
+    match &branch.data.target {
+        Some(target) if existing.is_none() && !branch.data.is_fresh => {
+            target.clear_way(item.target_name())
+        }
+        _ => Ok(()),
     }
 }
 

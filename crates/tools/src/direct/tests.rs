@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use penstock_vfs::{Detail, FileKind, Identity};
+use penstock_vfs::{Detail, FileKind, Identity, OpenOptions};
 use penstock_vfs_conformance::MemoryVolume;
 use tokio::runtime::{Builder, Runtime};
 
@@ -15,6 +15,7 @@ use super::*;
 use crate::{
     Patterns, Threads,
     copy::{Preserve, Unchanged},
+    local,
     volume::{VolumeDirectory, VolumeTree},
 };
 
@@ -137,6 +138,27 @@ fn what_is_there_and_the_same_is_not_copied_again() {
         listed.keys().all(|path| !path.contains(".parcp-")),
         "{listed:?}"
     );
+}
+
+/// The content may have been on its way under another name of the file than the one that it is copied under now.
+#[test]
+fn what_a_killed_copy_left_of_another_name_of_a_file_goes() {
+    let bed = Bed::new();
+    let top = bed.folder.path().join("a");
+    fs::create_dir(&top).unwrap();
+    fs::write(top.join("one"), "one").unwrap();
+    fs::hard_link(top.join("one"), top.join("other")).unwrap();
+    symlink("one", top.join("link")).unwrap();
+    let root = bed.tree.root().unwrap();
+    let target = root.make_directory(c"copy", 0o755).unwrap();
+    for name in [c"one", c"other", c"link"] {
+        let left = local::temporary_name(name);
+        target.create(&left, 0o600, OpenOptions::WRITE).unwrap();
+    }
+    let (from, to) = (bed.local("a"), bed.volume("copy"));
+    assert_done(&bed.copy(&from, &to, &everything()), 3);
+    let listed: Vec<_> = bed.listed().into_keys().collect();
+    assert_eq!(listed, ["/copy", "/copy/link", "/copy/one", "/copy/other"]);
 }
 
 #[test]

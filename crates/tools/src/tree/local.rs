@@ -17,8 +17,8 @@ use rustix::{
 
 use super::{Content, Dress, Facts, Found, Keeps, Listing, Lost, Source, Target, Written, Xattrs};
 use crate::local::{
-    self, Attempts, Directory, Handle, Temporary, c_string, kind_of, make_under, read_fully,
-    stat_of_same, write_fully,
+    self, Attempts, Directory, Handle, Temporary, c_string, clear_way, kind_of, make_under,
+    read_fully, stat_of_same, write_fully,
 };
 
 /// The list of who may use a file.
@@ -206,6 +206,10 @@ impl Target for LocalTarget {
         let room = fs::fstatvfs(&self.0).ok()?;
         // A file system that does not tell its size has room.
         (room.f_blocks > 0).then(|| room.f_bavail.saturating_mul(room.f_frsize))
+    }
+
+    fn clear_way(&self, name: &CStr) -> io::Result<()> {
+        Ok(clear_way(&self.0, name)?)
     }
 
     fn make_other(

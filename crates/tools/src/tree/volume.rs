@@ -175,10 +175,7 @@ impl VolumeTarget {
         // Two names of one file stay as they are.
         let removed = self.directory.remove_file(&temporary);
         renamed?;
-        match removed {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed,
-        }
+        unless_missing(removed)
     }
 
     fn create_whole(
@@ -213,6 +210,14 @@ impl VolumeTarget {
             }
             other => other,
         }
+    }
+}
+
+/// What came of removing something that need not be there.
+fn unless_missing(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
 }
 
@@ -291,6 +296,13 @@ impl Target for VolumeTarget {
             }
             _ => self.create(name, existing.as_ref()),
         }
+    }
+
+    fn clear_way(&self, name: &CStr) -> io::Result<()> {
+        if self.appears_whole() {
+            return Ok(());
+        }
+        unless_missing(self.directory.remove_file(&temporary_name(name)))
     }
 
     fn make_other(
