@@ -25,6 +25,9 @@ pub(crate) fn check_apart(mountpoint: &Path, directory: &Path) -> Outcome {
     ))
 }
 
+/// Links of one path that are followed, as many as Linux follows.
+const LINKS_MAX: usize = 40;
+
 /// Where a path leads, without links and `..`; of what is not there yet, where it would be.
 pub(crate) fn real(path: &Path) -> PathBuf {
     let nearest = path.ancestors().find_map(|part| {
@@ -32,6 +35,31 @@ pub(crate) fn real(path: &Path) -> PathBuf {
         Some(real.join(path.strip_prefix(part).unwrap_or(Path::new(""))))
     });
     nearest.unwrap_or_else(|| path.to_owned())
+}
+
+/// Each place that the way along an absolute path comes by, as it is without links: those that links lead to, too.
+pub(crate) fn steps(path: &Path) -> Vec<PathBuf> {
+    let mut left: Vec<_> = path.iter().rev().map(ToOwned::to_owned).collect();
+    let (mut at, mut steps, mut links) = (PathBuf::from("/"), Vec::new(), 0);
+    while let Some(name) = left.pop() {
+        if name == "." {
+            continue;
+        }
+        if name == ".." {
+            at.pop();
+            continue;
+        }
+        let place = at.join(name);
+        match fs::read_link(&place) {
+            Ok(leads_to) if links < LINKS_MAX => {
+                links += 1;
+                left.extend(leads_to.iter().rev().map(ToOwned::to_owned));
+            }
+            _ => at.clone_from(&place),
+        }
+        steps.push(place);
+    }
+    steps
 }
 
 /// A directory in which a mount keeps something of its own.

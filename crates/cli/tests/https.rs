@@ -160,9 +160,17 @@ fn certificates_below_the_mount_point_are_refused() {
     // What is typed is below it, whatever that leads to.
     let link = scratch.path("mnt/link.pem");
     std::os::unix::fs::symlink(scratch.file("outside.pem", ""), &link).expect("a link");
+    // As is what leads there by another name of the mount point, or comes by on its way.
+    let other_name = scratch.path("other");
+    std::os::unix::fs::symlink(&mountpoint, &other_name).expect("a link");
+    let by_other_name = other_name.join("link.pem");
+    let first = scratch.path("first.pem");
+    std::os::unix::fs::symlink(&link, &first).expect("a link");
     for (option, file) in [
         ("--ca-file", &inside),
         ("--ca-file", &link),
+        ("--ca-file", &by_other_name),
+        ("--ca-file", &first),
         ("--client-cert", &inside),
         ("--client-key", &inside),
     ] {

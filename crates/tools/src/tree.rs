@@ -212,8 +212,8 @@ pub(crate) trait Target: Send + Sync + fmt::Debug {
     }
 
     /// Removes the content that a copy which was killed was about to give this name, before something without content
-    /// takes it.
-    fn clear_way(&self, name: &CStr) -> io::Result<()>;
+    /// takes it. What cannot be removed stays.
+    fn clear_way(&self, name: &CStr);
 
     /// Makes what has no content, in the place of what is there.
     fn make_other(

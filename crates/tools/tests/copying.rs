@@ -638,3 +638,17 @@ fn what_a_killed_copy_left_of_another_name_of_a_file_goes() {
     assert_eq!(copied(&[&from], &to, &restore()).failures, [""; 0]);
     assert_same(&from, &to);
 }
+
+#[test]
+fn what_cannot_be_cleared_from_the_way_of_a_name_keeps_nothing_from_taking_it() {
+    let (_folder, from, to) = folder();
+    fs::create_dir(&to).unwrap();
+    fs::write(from.join("a"), "content").unwrap();
+    fs::hard_link(from.join("a"), from.join("b")).unwrap();
+    for name in ["a", "b"] {
+        symlink("b", from.join(format!("{name} link"))).unwrap();
+        fs::create_dir(to.join(name_on_its_way(&format!("{name} link")))).unwrap();
+    }
+    assert_eq!(copied(&[&from], &to, &restore()).failures, [""; 0]);
+    assert_eq!(fs::read_link(to.join("a link")).unwrap(), Path::new("b"));
+}

@@ -278,7 +278,9 @@ fn check_certificates(values: &Values, mountpoint: &Path) -> Outcome {
         if let Some(path) = values.path(spec) {
             let typed = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
             mount_point::check_outside(mountpoint, &typed, spec.name)?;
-            mount_point::check_outside(mountpoint, &mount_point::real(path), spec.name)?;
+            for place in mount_point::steps(&typed) {
+                mount_point::check_outside(mountpoint, &place, spec.name)?;
+            }
         }
     }
     Ok(())

@@ -6,7 +6,7 @@
 //! The authorities of the system and those of a file vouch for others. A certificate of the file that the
 //! server shows itself is trusted, too, as it stands, with any signature: `openssl req -x509` marks what it makes as
 //! an authority's, and such a one vouches for others only, by the book. One that is no authority's vouches for itself alone.
-//! Names and dates count for all.
+//! Names and dates count for all, in each handshake that is no resumption of an earlier one.
 //! A server that asks for a certificate is shown the one that was named, if one was. Files that were named are read again
 //! when they changed ([`certificates`]).
 
@@ -22,7 +22,13 @@ mod report;
 mod tls_stream;
 mod verifier;
 
-use std::{io, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
+use std::{
+    fs::File,
+    io::{self, Read},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
 use penstock_base::MemoryBudget;
 use rustls::{
@@ -53,6 +59,9 @@ use verifier::Verifier;
 const CA_FILE: &str = "`--ca-file` (or AWS_CA_BUNDLE)";
 const CLIENT_CERT: &str = "`--client-cert`";
 const CLIENT_KEY: &str = "`--client-key`";
+
+/// Bytes of a file of certificates: those of all authorities of a system are some 200 KiB.
+const FILE_MAX: u64 = 4 << 20;
 
 /// The right of everybody to read a key. A group's may be meant, as in a secret of Kubernetes.
 const OTHERS_MODE: u32 = 0o004;
@@ -140,13 +149,9 @@ pub(super) fn connector(
         Some(ours) => {
             let (chain, key) = read_ours(ours)?;
             let shown = builder.with_client_auth_cert(chain, key);
-            shown.map_err(|error| match error {
-                rustls::Error::InconsistentKeys(_) => {
-                    let why = format!("it is not the key of {}", ours.certificate.display());
-                    unusable(CLIENT_KEY, &ours.key, &why)
-                }
-                other => unusable(CLIENT_CERT, &ours.certificate, &other),
-            })?
+            let config = shown.map_err(|error| unfit(ours, &error))?;
+            warn_of_readers(&ours.key);
+            config
         }
         None => builder.with_no_client_auth(),
     };
@@ -157,6 +162,23 @@ pub(super) fn connector(
         shown: ours.map(|ours| ours.certificate.as_path().into()),
         memory: None,
     })
+}
+
+/// Why a certificate and a key cannot be shown.
+fn unfit(ours: &ClientCertificate, error: &rustls::Error) -> HttpError {
+    match error {
+        rustls::Error::InconsistentKeys(_) => {
+            let why = format!("it is not the key of {}", ours.certificate.display());
+            unusable(CLIENT_KEY, &ours.key, &why)
+        }
+        // What the library says of a key that it cannot read.
+        rustls::Error::General(_) => {
+            let why =
+                "its kind is not supported; RSA of 2048 bits or more, P-256, P-384 and Ed25519 are";
+            unusable(CLIENT_KEY, &ours.key, &why)
+        }
+        other => unusable(CLIENT_CERT, &ours.certificate, other),
+    }
 }
 
 /// Judges as the standards say.
@@ -231,8 +253,22 @@ pub(super) fn lasting(error: &io::Error) -> Option<(ErrorKind, String)> {
 }
 
 /// Adds what the system trusts, or those of the files that SSL_CERT_FILE and SSL_CERT_DIR name.
+///
+/// The process reads them once: it may leave the directory that these names count from, and a file that is replaced in that
+/// moment would take trust away from a mount that is up.
 fn add_system(roots: &mut RootCertStore) {
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    static READ: OnceLock<Vec<CertificateDer<'static>>> = OnceLock::new();
+    match READ.get() {
+        Some(read) => roots.add_parsable_certificates(read.iter().cloned()),
+        None => {
+            let read = rustls_native_certs::load_native_certs().certs;
+            let added = roots.add_parsable_certificates(read.iter().cloned());
+            if !read.is_empty() {
+                let _ = READ.set(read);
+            }
+            added
+        }
+    };
 }
 
 /// An authority that signed nothing, for it has no key: the library wants one where none is trusted.
@@ -250,8 +286,11 @@ fn add_file(
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, HttpError> {
     let named = read_certificates(CA_FILE, path)?;
-    let damaged = || unusable(CA_FILE, path, &"one of its certificates is damaged");
-    for certificate in &named {
+    for (index, certificate) in named.iter().enumerate() {
+        let damaged = || {
+            let why = format!("certificate {} in it is damaged", index + 1);
+            unusable(CA_FILE, path, &why)
+        };
         if is_of_authority(certificate).ok_or_else(damaged)? {
             roots.add(certificate.clone()).map_err(|_| damaged())?;
         }
@@ -268,8 +307,9 @@ fn is_of_authority(certificate: &CertificateDer<'_>) -> Option<bool> {
 
 /// The certificates of a file that an option names.
 fn read_certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, HttpError> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-    let certificates: Vec<_> = read.map_err(|error| unusable(option, path, &of_pem(&error)))?;
+    let text = read_file(option, path)?;
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let certificates = read.map_err(|error| unusable(option, path, &of_pem(&error)))?;
     if certificates.is_empty() {
         let remedy = "it has no PEM certificate; of DER `openssl x509 -inform der` makes one";
         return Err(unusable(option, path, &remedy));
@@ -277,20 +317,34 @@ fn read_certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'st
     Ok(certificates)
 }
 
+fn read_file(option: &str, path: &Path) -> Result<Vec<u8>, HttpError> {
+    let mut text = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(FILE_MAX + 1).read_to_end(&mut text));
+    read.map_err(|error| unusable(option, path, &error))?;
+    if text.len() as u64 > FILE_MAX {
+        let why = format!("it is longer than {} MiB", FILE_MAX >> 20);
+        return Err(unusable(option, path, &why));
+    }
+    Ok(text)
+}
+
 fn read_ours(
     ours: &ClientCertificate,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), HttpError> {
     let chain = read_certificates(CLIENT_CERT, &ours.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&ours.key);
+    let key = PrivateKeyDer::from_pem_slice(&read_file(CLIENT_KEY, &ours.key)?);
     let key = key.map_err(|error| unusable(CLIENT_KEY, &ours.key, &of_pem(&error)))?;
-    let mode = std::fs::metadata(&ours.key).map_or(0, |known| known.permissions().mode());
+    Ok((chain, key))
+}
+
+fn warn_of_readers(key: &Path) {
+    let mode = std::fs::metadata(key).map_or(0, |known| known.permissions().mode());
     if mode & OTHERS_MODE != 0 {
         tracing::warn!(
             "the key {} can be read by everybody: `chmod o-r` ends that",
-            ours.key.display()
+            key.display()
         );
     }
-    Ok((chain, key))
 }
 
 /// What is wrong with a file of PEM.

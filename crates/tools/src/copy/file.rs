@@ -416,7 +416,7 @@ impl Copying<'_> {
         };
         let name = item.target_name();
         if !is_taken && !branch.data.is_fresh {
-            local::clear_way(target, name)?;
+            local::clear_way(target, name);
         }
         Ok(local::make_under(target, (name, is_taken), make)?)
     }

@@ -379,7 +379,7 @@ impl Direct<'_> {
         };
         if !is_same {
             let permissions = facts.attributes.permissions;
-            clear_way(branch, item, existing)?;
+            clear_way(branch, item, existing);
             target.make_other(item.target_name(), new, permissions, existing.is_some())?;
         }
         match target.find(item.target_name())? {
@@ -408,19 +408,19 @@ impl Direct<'_> {
         if self.settings.dry_run {
             return Ok(());
         }
-        clear_way(branch, item, existing.as_ref())?;
+        clear_way(branch, item, existing.as_ref());
         let (name, is_taken) = (item.target_name(), existing.is_some());
         target.link(&*directory, &spot.name, name, is_taken)
     }
 }
 
 /// Removes what was left of another copy where nothing else takes its place.
-fn clear_way(branch: &Branch, item: &Item, existing: Option<&Facts>) -> io::Result<()> {
-    match &branch.data.target {
-        Some(target) if existing.is_none() && !branch.data.is_fresh => {
-            target.clear_way(item.target_name())
-        }
-        _ => Ok(()),
+fn clear_way(branch: &Branch, item: &Item, existing: Option<&Facts>) {
+    if let Some(target) = &branch.data.target
+        && existing.is_none()
+        && !branch.data.is_fresh
+    {
+        target.clear_way(item.target_name());
     }
 }
 

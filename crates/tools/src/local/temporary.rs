@@ -96,12 +96,9 @@ impl Drop for Temporary {
 
 /// Removes the content that a copy which was killed was about to give this name, before something without content takes it: of
 /// the names of one file that one is written as a file which is met first, and that need not be the same each time. What another
-/// process is writing now stays.
-pub(crate) fn clear_way(directory: &Directory, name: &CStr) -> rustix::io::Result<()> {
-    match remove_left(directory, &temporary_name(name)) {
-        Err(Errno::BUSY | Errno::NOENT) => Ok(()),
-        removed => removed,
-    }
+/// process is writing now stays, and so does what cannot be removed, such as another user's: it is in nobody's way.
+pub(crate) fn clear_way(directory: &Directory, name: &CStr) {
+    let _ = remove_left(directory, &temporary_name(name));
 }
 
 /// Makes what is no file with content, such as a link, under its name at once, or where that is taken under another one that

@@ -175,7 +175,10 @@ impl VolumeTarget {
         // Two names of one file stay as they are.
         let removed = self.directory.remove_file(&temporary);
         renamed?;
-        unless_missing(removed)
+        match removed {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
     }
 
     fn create_whole(
@@ -210,14 +213,6 @@ impl VolumeTarget {
             }
             other => other,
         }
-    }
-}
-
-/// What came of removing something that need not be there.
-fn unless_missing(removed: io::Result<()>) -> io::Result<()> {
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
     }
 }
 
@@ -298,11 +293,10 @@ impl Target for VolumeTarget {
         }
     }
 
-    fn clear_way(&self, name: &CStr) -> io::Result<()> {
-        if self.appears_whole() {
-            return Ok(());
+    fn clear_way(&self, name: &CStr) {
+        if !self.appears_whole() {
+            let _ = self.directory.remove_file(&temporary_name(name));
         }
-        unless_missing(self.directory.remove_file(&temporary_name(name)))
     }
 
     fn make_other(

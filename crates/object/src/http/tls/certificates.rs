@@ -31,6 +31,12 @@ const LOOK_DEADLINE: Duration = Duration::from_secs(1);
 /// How long files that cannot be used are left alone, unless they change.
 const FAULT_PAUSE: Duration = Duration::from_secs(10);
 
+/// After how long a look counts as lost, as one at a pipe in the place of a file, and another may begin beside it.
+const LOST_AFTER: Duration = Duration::from_secs(60);
+
+/// How many looks are lost at most, each of which holds a thread.
+const LOST_MAX: usize = 3;
+
 /// How often one fault is told.
 const TELL_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
@@ -38,11 +44,39 @@ const TELL_INTERVAL: Duration = Duration::from_secs(60 * 60);
 pub(in super::super) struct Certificates {
     settings: Arc<HttpSettings>,
     held: Mutex<Option<Held>>,
-    /// Since when somebody looks at the files.
-    looking: Mutex<Option<Instant>>,
+    looking: Mutex<UnderWay>,
     looked: Notify,
-    /// When a fault of the files as they are was told.
-    told: Mutex<Option<Instant>>,
+    /// The fault of the files that was told last, and when.
+    told: Mutex<Option<(String, Instant)>>,
+}
+
+/// The looks that have not ended.
+#[derive(Default)]
+struct UnderWay {
+    /// When the one began that others wait for.
+    since: Option<Instant>,
+    /// Those that nobody waits for any more.
+    lost: usize,
+}
+
+impl UnderWay {
+    /// When the look began that may begin now.
+    fn begin(&mut self) -> Option<Instant> {
+        match self.since {
+            None => {}
+            Some(since) if since.elapsed() >= LOST_AFTER && self.lost < LOST_MAX => self.lost += 1,
+            Some(_) => return None,
+        }
+        self.since = Some(clock::now());
+        self.since
+    }
+
+    fn end(&mut self, begun: Instant) {
+        match self.since == Some(begun) {
+            true => self.since = None,
+            false => self.lost -= 1,
+        }
+    }
 }
 
 struct Held {
@@ -61,15 +95,18 @@ impl Held {
     }
 }
 
-/// The one look at the files that is under way; it ends with this.
-struct Looking(Arc<Certificates>);
+/// A look at the files that is under way; it ends with this.
+struct Looking {
+    certificates: Arc<Certificates>,
+    begun: Instant,
+}
 
 impl Looking {
     /// Looks, which goes on when nobody waits for it any more.
     async fn done(self) -> Result<Arc<TlsConnector>, HttpError> {
         let looking = tokio::task::spawn_blocking(move || {
             let own = self;
-            own.0.look()
+            own.certificates.look()
         });
         looking.await.unwrap_or_else(|error| Err(cannot(&error)))
     }
@@ -77,8 +114,8 @@ impl Looking {
 
 impl Drop for Looking {
     fn drop(&mut self) {
-        *self.0.looking.lock() = None;
-        self.0.looked.notify_waiters();
+        self.certificates.looking.lock().end(self.begun);
+        self.certificates.looked.notify_waiters();
     }
 }
 
@@ -166,7 +203,7 @@ impl Certificates {
         let said = match self.begin() {
             Some(looking) => clock::deadline(LOOK_DEADLINE, looking.done()).await,
             None => {
-                let since = *self.looking.lock();
+                let since = self.looking.lock().since;
                 let since = since.map(|since| since.elapsed()).unwrap_or_default();
                 let ended = clock::deadline(LOOK_DEADLINE.saturating_sub(since), looked).await;
                 ended.map(|()| Ok(self.held().unwrap_or_else(|| Arc::clone(&held))))
@@ -178,22 +215,24 @@ impl Certificates {
         })
     }
 
-    /// Begins a look, unless there is one.
+    /// Begins a look, unless there is one that may still end.
     fn begin(self: &Arc<Self>) -> Option<Looking> {
-        let mut looking = self.looking.lock();
-        if looking.is_some() {
-            return None;
-        }
-        *looking = Some(clock::now());
-        Some(Looking(Arc::clone(self)))
+        let begun = self.looking.lock().begin()?;
+        Some(Looking {
+            certificates: Arc::clone(self),
+            begun,
+        })
     }
 
     /// Warns of what keeps the files from being used, from time to time.
     fn tell(&self, fault: &dyn fmt::Display) {
+        let fault = fault.to_string();
         let mut told = self.told.lock();
-        if told.is_none_or(|told| told.elapsed() >= TELL_INTERVAL) {
-            *told = Some(clock::now());
+        let rests =
+            |(last, when): &(String, Instant)| *last == fault && when.elapsed() < TELL_INTERVAL;
+        if !told.as_ref().is_some_and(rests) {
             tracing::warn!("{fault}; what was there before stays in use");
+            *told = Some((fault, clock::now()));
         }
     }
 
@@ -205,7 +244,7 @@ impl Certificates {
                 if held.looks != looks {
                     *self.told.lock() = None;
                 }
-                // Others go on with what there was meanwhile, and nobody reads the same fault at once again.
+                // Until these were read they count as unusable, so that nobody reads the same fault at once again.
                 held.looks.clone_from(&looks);
                 held.fault = Some(clock::now());
                 Some(Arc::clone(&held.connector))

@@ -9,11 +9,13 @@ use rustls::{
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
         verify_server_name,
     },
-    pki_types::{CertificateDer, ServerName, UnixTime},
+    pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, UnixTime},
     server::ParsedCertificate,
 };
 use sha2::{Digest, Sha256};
 use x509_parser::{certificate::X509Certificate, prelude::FromDer};
+
+use super::provider;
 
 /// See [`super`].
 #[derive(Debug)]
@@ -171,10 +173,14 @@ fn words(error: &Error, name: &ServerName<'_>) -> (String, Cow<'static, str>) {
         Error::InvalidCertificate(Why::NotValidYet | Why::NotValidYetContext { .. }) => {
             ("is not valid yet", "wait, or set the clock of this machine")
         }
+        Error::InvalidCertificate(why) if is_signed_in_another_way(why) => (
+            "is signed in a way that is not supported here",
+            "have an authority sign it whose key is RSA, P-256, P-384 or Ed25519, with SHA-256 or SHA-384, or set `--ca-file` \
+             to the certificate itself",
+        ),
         Error::InvalidCertificate(
             Why::UnknownIssuer
             | Why::BadSignature
-            | Why::UnsupportedSignatureAlgorithmContext { .. }
             | Why::UnsupportedSignatureAlgorithmForPublicKeyContext { .. },
         ) => (
             "is signed by nobody who is trusted here",
@@ -195,6 +201,25 @@ fn words(error: &Error, name: &ServerName<'_>) -> (String, Cow<'static, str>) {
         }
     };
     (why.to_owned(), Cow::Borrowed(remedy))
+}
+
+/// Whether the authority is known, and nobody here can verify what it signs: its key, or how it signs, is of another kind.
+fn is_signed_in_another_way(why: &CertificateError) -> bool {
+    use CertificateError as Why;
+    match why {
+        Why::UnsupportedSignatureAlgorithmContext { .. } => true,
+        Why::UnsupportedSignatureAlgorithmForPublicKeyContext {
+            public_key_algorithm_id,
+            ..
+        } => {
+            let known = provider().signature_verification_algorithms.all;
+            let is_it = |known: &&dyn SignatureVerificationAlgorithm| {
+                known.public_key_alg_id().as_ref() == *public_key_algorithm_id
+            };
+            !known.iter().any(is_it)
+        }
+        _ => false,
+    }
 }
 
 /// For a certificate of other names than the endpoint's.

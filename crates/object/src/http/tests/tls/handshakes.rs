@@ -287,7 +287,7 @@ async fn certificates_are_read_again_when_their_files_changed() {
     is_refused(&refused, &["refused the client certificate"]);
 }
 
-/// A file server may be away for as long as it likes; so may a file below the mount that needs the connection.
+/// A file server may be away for as long as it likes; as a file is that leads into the mount which needs the connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn files_of_certificates_that_do_not_answer_hold_nobody_up() {
     let made = certificate("localhost");
@@ -321,6 +321,94 @@ async fn files_of_certificates_that_do_not_answer_hold_nobody_up() {
         .open(&shown);
     drop(ends.expect("a pipe"));
     held_up.expect("in time").expect("as before");
+}
+
+/// Who puts a file in the place of a pipe need not start the mount again.
+#[tokio::test]
+async fn a_look_at_files_that_never_ends_is_not_the_last() {
+    let made = certificate("localhost");
+    let host = strict_host_of(&TLS13, &made).await.trusting(&made);
+    let folder = tempfile::tempdir().expect("a directory");
+    let shown = folder.path().join("shown");
+    write(&shown, &made);
+    let client = host.client_showing(&shown);
+    get(&client, &host.origin).await.expect("let in");
+    let pipe = folder.path().join("pipe");
+    let piped = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(piped.expect("mkfifo").success());
+    std::fs::rename(&pipe, &shown).expect("renamed");
+    let other_name = folder.path().join("other name");
+    std::fs::hard_link(&shown, &other_name).expect("linked");
+    client.forget_idle(&host.origin);
+    get(&client, &host.origin).await.expect("as before");
+    // Another identity, so that it shows which one is used.
+    let renewed = folder.path().join("renewed");
+    write(&renewed, &certificate("other"));
+    std::fs::rename(&renewed, &shown).expect("renamed");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    tokio::time::resume();
+    client.forget_idle(&host.origin);
+    let asked = get(&client, &host.origin).await;
+    // The look that is lost holds nobody up from then on.
+    write(&shown, &made);
+    let asked_again = get(&client, &host.origin).await;
+    // Lets the look end.
+    let ends = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&other_name);
+    drop(ends.expect("a pipe"));
+    is_refused(
+        &asked.expect_err("refused"),
+        &["refused the client certificate"],
+    );
+    asked_again.expect("let in");
+}
+
+/// They are read again while a mount is up, which must not cost it its memory.
+#[tokio::test]
+async fn files_of_certificates_are_of_bounded_length() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    file.as_file().set_len(1 << 40).expect("sparse");
+    let client = client_with(HttpSettings {
+        ca_file: Some(file.path().to_owned()),
+        ..HttpSettings::default()
+    });
+    let origin = Origin::parse("https://localhost:1").expect("valid");
+    let refused = client.prepare(&origin).expect_err("too long");
+    assert!(refused.message.contains("longer than 4 MiB"), "{refused}");
+}
+
+/// The certificate is not at fault.
+#[tokio::test]
+async fn a_key_of_a_kind_that_is_not_supported_is_told_as_one() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| folder.path().join(name);
+    let made = std::process::Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt"])
+        .args(["ec_paramgen_curve:secp521r1", "-nodes", "-subj", "/CN=us"])
+        .arg("-keyout")
+        .arg(at("key"))
+        .arg("-out")
+        .arg(at("own"))
+        .output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        penstock_skips::skipped("openssl is not here");
+        return;
+    }
+    let client = client_with(HttpSettings {
+        client_certificate: Some(crate::ClientCertificate {
+            certificate: at("own"),
+            key: at("key"),
+        }),
+        ..HttpSettings::default()
+    });
+    let origin = Origin::parse("https://localhost:1").expect("valid");
+    let refused = client.prepare(&origin).expect_err("not supported");
+    for part in ["--client-key", "not supported", "P-256"] {
+        assert!(refused.message.contains(part), "{part} in {refused}");
+    }
 }
 
 #[track_caller]

@@ -218,6 +218,47 @@ async fn a_server_without_tls_is_told_as_one() {
     untrusted(outcome, &["speaks no TLS", "http://"]);
 }
 
+/// Not that its authority is unknown, which the file has.
+#[tokio::test]
+async fn an_authority_whose_signatures_nobody_can_verify_is_told_as_one() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let script = format!(
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:secp521r1 -nodes -days 2 -subj /CN=Corp -sha512 \
+           -keyout {key} -out {authority} && \
+         openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=localhost -keyout {own_key} \
+           -out {request} && printf 'subjectAltName=DNS:localhost\n' >{extensions} && for hash in sha256 sha512; do \
+         openssl x509 -req -in {request} -CA {authority} -CAkey {key} -CAcreateserial -days 2 -$hash -extfile {extensions} \
+           -out {own}.$hash || exit; done",
+        key = at("authority.key"),
+        authority = at("authority.pem"),
+        own_key = at("own.key"),
+        request = at("request"),
+        extensions = at("extensions"),
+        own = at("own"),
+    );
+    let made = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        penstock_skips::skipped("openssl is not here");
+        return;
+    }
+    for hash in ["sha256", "sha512"] {
+        let shown = CertificateDer::from_pem_file(at(&format!("own.{hash}"))).expect("made");
+        let key = PrivateKeyDer::from_pem_file(at("own.key")).expect("a key");
+        let (origin, _server) = serve_certificates(vec![shown], key).await;
+        let client = client_with(HttpSettings {
+            ca_file: Some(at("authority.pem").into()),
+            ..HttpSettings::default()
+        });
+        untrusted(
+            get(&client, &origin).await,
+            &["not supported here", "P-384"],
+        );
+    }
+}
+
 /// The certificate that guides tell people to make.
 #[tokio::test]
 async fn what_openssl_makes_is_trusted_where_it_is_named() {
