@@ -12,7 +12,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use penstock_devserver::{Identity, Server};
+use penstock_devserver::{Identity, Server, Settings};
 use support::{BUCKET, Background, Ended, Scratch, run, server_with, with_access};
 
 /// A server that speaks HTTPS, and the file of the authority that vouches for it.
@@ -118,6 +118,33 @@ fn the_file_of_the_tools_of_aws_is_trusted_where_no_other_is_named() {
         .command(&["check", "--no-write", &source])
         .env(bundle.0, bundle.1));
     assert!(ended.out.contains("AWS_CA_BUNDLE "), "{ended:#?}");
+}
+
+/// A mount in the background leaves the directory that it was started in, and so the names that count from there.
+#[test]
+fn what_the_system_trusts_is_trusted_after_other_files_were_read_again() {
+    let bed = Bed::new();
+    let other = || Identity::generate(Ipv4Addr::LOCALHOST.into()).expect("randomness");
+    let other_file = bed.scratch.file("other.pem", other().authority());
+    let mountpoint = bed.scratch.folder("mnt");
+    let source = format!("s3://{BUCKET}");
+    let mut mount = bed.command(&["mount", &source, "--ca-file"]);
+    mount.arg(&other_file).arg(&mountpoint);
+    mount.env("SSL_CERT_FILE", "authority.pem");
+    mount.current_dir(bed.authority.parent().expect("a folder"));
+    let ended = run(&mut mount);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+
+    std::fs::write(&other_file, other().authority()).expect("writable");
+    let settings = Settings {
+        address: bed.server.address(),
+        ..bed.server.settings().clone()
+    };
+    let _server = Server::start_with(bed.server.stop(), settings).expect("the same port");
+    let listed = std::fs::read_dir(&mountpoint).map(Iterator::count);
+    let unmounted = run(bed.scratch.penstock().arg("umount").arg(&mountpoint));
+    listed.expect("it is trusted");
+    assert_eq!(unmounted.code, Some(0), "{unmounted:#?}");
 }
 
 #[test]
