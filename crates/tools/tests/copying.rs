@@ -652,3 +652,20 @@ fn what_cannot_be_cleared_from_the_way_of_a_name_keeps_nothing_from_taking_it() 
     assert_eq!(copied(&[&from], &to, &restore()).failures, [""; 0]);
     assert_eq!(fs::read_link(to.join("a link")).unwrap(), Path::new("b"));
 }
+
+/// The kernel may carry out the last rename of a copy that was killed when the next one has already begun to write the same
+/// file, and is killed, too.
+#[test]
+fn what_a_killed_copy_left_of_a_file_that_is_there_and_the_same_goes() {
+    let (_folder, from, to) = folder();
+    fs::create_dir(from.join("d")).unwrap();
+    fs::write(from.join("d/file"), "content").unwrap();
+    assert_eq!(copied(&[&from], &to, &restore()).failures, [""; 0]);
+    let left = to.join("d").join(name_on_its_way("file"));
+    fs::write(&left, "content").unwrap();
+    let foreign = to.join("d").join(name_on_its_way("another"));
+    fs::write(&foreign, "content").unwrap();
+    let summary = copied(&[&from], &to, &restore());
+    assert_eq!((summary.files, summary.failures), (0, Vec::new()));
+    assert!(!left.exists() && foreign.exists());
+}

@@ -1,6 +1,7 @@
 //! A directory and its copy.
 
 use std::{
+    collections::HashSet,
     ffi::{CStr, CString},
     io,
     sync::Arc,
@@ -23,6 +24,9 @@ pub(super) struct Pair {
     pub(super) stat: Option<Stat>,
     /// The copy was made just now: nothing can be there.
     pub(super) is_fresh: bool,
+    /// The names in the copy under which others that were killed left content. None where nobody looked: that is not done for
+    /// what the user named, which may be a large directory that one file is copied into.
+    pub(super) left: Option<HashSet<CString>>,
     /// What is made in the copy gets a list of who may use it.
     pub(super) hands_down: bool,
     /// The name of the copy.

@@ -109,6 +109,11 @@ impl Copying<'_> {
         let Some(target) = target.filter(|_| !branch.data.is_fresh) else {
             return Ok(None);
         };
+        let left = branch.data.left.as_ref();
+        let left = left.filter(|left| !left.is_empty());
+        if left.is_some_and(|left| left.contains(&local::temporary_name(item.target_name()))) {
+            local::clear_way(target, item.target_name());
+        }
         let existing = target.stat_if_any(item.target_name())?;
         match existing.as_ref().map(kind_of) {
             Some(FileType::Directory)
@@ -415,7 +420,7 @@ impl Copying<'_> {
             return Ok(());
         };
         let name = item.target_name();
-        if !is_taken && !branch.data.is_fresh {
+        if !is_taken && !branch.data.is_fresh && branch.data.left.is_none() {
             local::clear_way(target, name);
         }
         Ok(local::make_under(target, (name, is_taken), make)?)

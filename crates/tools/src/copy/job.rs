@@ -140,7 +140,10 @@ impl<'a> Copying<'a> {
         } else {
             self.report.unchanged.add(1);
         }
+        let looks = !is_fresh && !self.settings.dry_run;
+        let looked_at = target.as_ref().filter(|_| looks);
         Ok(Some(Pair {
+            left: looked_at.and_then(|target| local::left_in(target).ok()),
             hands_down: target
                 .as_ref()
                 .is_some_and(|target| local::hands_down(target)),

@@ -199,6 +199,7 @@ fn top(
         target: Some(Arc::clone(target)),
         stat: None,
         is_fresh: false,
+        left: None,
         hands_down: crate::local::hands_down(target),
         target_name: CString::default(),
         device: stat.st_dev,

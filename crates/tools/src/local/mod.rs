@@ -17,4 +17,6 @@ pub(crate) use metadata::{
     Attempts, Handle, attributes, date_in, give, hands_down, is_root, is_same_file, modified,
     owner, permissions, remove_access_list, set_attributes, stat_of_kind, stat_of_same, times,
 };
-pub(crate) use temporary::{Temporary, clear_way, is_temporary, make_under, temporary_name};
+pub(crate) use temporary::{
+    Temporary, clear_way, is_temporary, left_in, make_under, temporary_name,
+};

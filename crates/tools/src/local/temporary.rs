@@ -4,6 +4,7 @@
 //! and takes its place. A lock tells that from what another process is writing now.
 
 use std::{
+    collections::HashSet,
     ffi::{CStr, CString},
     hash::{DefaultHasher, Hash, Hasher},
     io,
@@ -99,6 +100,20 @@ impl Drop for Temporary {
 /// process is writing now stays, and so does what cannot be removed, such as another user's: it is in nobody's way.
 pub(crate) fn clear_way(directory: &Directory, name: &CStr) {
     let _ = remove_left(directory, &temporary_name(name));
+}
+
+/// The names under which copies that were killed left content in a directory, which is read from its beginning and wound back.
+pub(crate) fn left_in(directory: &Directory) -> rustix::io::Result<HashSet<CString>> {
+    let mut left = HashSet::new();
+    loop {
+        let page = directory.next_page()?;
+        if page.is_empty() {
+            directory.rewind()?;
+            return Ok(left);
+        }
+        let names = page.into_iter().map(|entry| entry.name);
+        left.extend(names.filter(|name| is_temporary(name)));
+    }
 }
 
 /// Makes what is no file with content, such as a link, under its name at once, or where that is taken under another one that
