@@ -73,10 +73,15 @@ fn fill(bucket: &Bucket, directory: &Path, more: &[(&str, &str)], read: impl FnO
     mounted.unmount();
 }
 
-/// How often the store is asked by a mount that reads everything again.
+/// How often the store is asked by a mount that reads everything again, once its cache knows what it has: on a busy machine it
+/// is mounted before.
 #[track_caller]
 fn read_again(bucket: &Bucket, directory: &Path, more: &[(&str, &str)]) -> u64 {
     let mounted = mount(bucket, directory, more);
+    let all = bucket.data().keys(BUCKET).len() as u64;
+    Patience::seconds(60).until("all objects to be in the cache", || {
+        metric(&mounted, "cache_objects", "") == all
+    });
     assert!(read_all(bucket, &mounted) == stored(bucket));
     let gets = metric(&mounted, "object_operations_total", "\"get\"");
     mounted.unmount();
