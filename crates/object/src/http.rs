@@ -49,4 +49,4 @@ pub(crate) use origin::Origin;
 pub(crate) use request::{Patience, Request};
 pub(crate) use response::Response;
 pub(crate) use settings::HttpSettings;
-pub use tls::{CertificateFacts, TlsReport, TrustedBy, room_for_seals};
+pub use tls::{CertificateFacts, TlsReport, TrustedBy, read_system_trust, room_for_seals};

@@ -44,7 +44,7 @@ pub use flat::{FlatObject, FlatPage, FlatTime};
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub use http::fuzzing;
-pub use http::{CertificateFacts, TlsReport, TrustedBy, room_for_seals};
+pub use http::{CertificateFacts, TlsReport, TrustedBy, read_system_trust, room_for_seals};
 pub use key::{ETag, KEY_LENGTH_MAX, Key, KeyError, UploadId};
 pub use local::{LocalSettings, LocalStore};
 pub use open::{open, open_backend, report_tls};

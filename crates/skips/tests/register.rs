@@ -264,6 +264,47 @@ fn lanes_that_share_a_queue_run_each_of_its_targets_once() {
     assert!(!failures.exists());
 }
 
+/// What it sees of the processors comes from an `awk` of ours.
+#[test]
+fn a_lane_that_waits_for_idleness_takes_targets_then_and_not_before() {
+    for (unused, runs) in [(60, 1), (40, 0)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let program = |name: &str, text: String| {
+            fs::write(at(name), format!("#!/bin/bash\n{text}\n")).expect("written");
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            fs::set_permissions(at(name), mode).expect("ours");
+        };
+        let count = at("count").display().to_string();
+        let script =
+            format!("echo >>{count}; n=$(wc -l <{count}); echo $((n * {unused})) $((n * 100))");
+        program("awk", script);
+        program("target-0", ENDED.to_owned());
+        let target = format!(
+            "{}\t{}\n",
+            folder.path().display(),
+            at("target-0").display()
+        );
+        fs::write(at("queue"), target).expect("written");
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut lane = Command::new("bash");
+        lane.arg(path_of("test-lane.sh"))
+            .args([at("log"), at("failures"), "--when-idle".into(), at("queue")])
+            .env("PATH", format!("{}:{path}", folder.path().display()))
+            .stdout(Stdio::null());
+        let mut lane = lane.spawn().expect("there is a bash");
+        let looks = || fs::read_to_string(at("count")).unwrap_or_default().len();
+        while looks() < 3 && lane.try_wait().expect("our own child").is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        // Whoever waits ends with the queue.
+        fs::write(at("queue"), "").expect("written");
+        assert!(lane.wait().expect("our own child").success());
+        let told = fs::read_to_string(at("log")).unwrap_or_default();
+        assert_eq!(told.matches("target-0)").count(), runs, "{unused}: {told}");
+    }
+}
+
 #[test]
 fn a_target_is_in_one_queue() {
     let all = ["bench", "stream", "stream_faults", "streaming", "faults"];

@@ -212,7 +212,8 @@ pub(crate) trait Target: Send + Sync + fmt::Debug {
     }
 
     /// Removes the content that a copy which was killed was about to give this name, before something without content
-    /// takes it. What cannot be removed stays.
+    /// takes it. What cannot be removed stays. A volume keeps no
+    /// lock that would tell what another copy is writing now.
     fn clear_way(&self, name: &CStr);
 
     /// Makes what has no content, in the place of what is there.

@@ -234,6 +234,8 @@ fn serve_in_background(plan: Plan, announcer: Announcer) -> Outcome {
         VolumeKind::Stream => {
             start_logging(&plan);
             let mut plan = Some(plan);
+            // Who serves later is forked, in another directory than the one that relative names count from.
+            penstock_object::read_system_trust();
             keeper::keep(announcer, |line, announcer| {
                 let Some(plan) = plan.take() else {
                     return Ok(());

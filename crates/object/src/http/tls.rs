@@ -173,8 +173,7 @@ fn unfit(ours: &ClientCertificate, error: &rustls::Error) -> HttpError {
         }
         // What the library says of a key that it cannot read.
         rustls::Error::General(_) => {
-            let why =
-                "its kind is not supported; RSA of 2048 bits or more, P-256, P-384 and Ed25519 are";
+            let why = "it is damaged, or of a kind that is not supported; RSA of 2048 to 4096 bits, P-256, P-384 and Ed25519 are";
             unusable(CLIENT_KEY, &ours.key, &why)
         }
         other => unusable(CLIENT_CERT, &ours.certificate, other),
@@ -269,6 +268,11 @@ fn add_system(roots: &mut RootCertStore) {
             added
         }
     };
+}
+
+/// Reads what the system trusts, for this process and those that it forks.
+pub fn read_system_trust() {
+    add_system(&mut RootCertStore::empty());
 }
 
 /// An authority that signed nothing, for it has no key: the library wants one where none is trusted.

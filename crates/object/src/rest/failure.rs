@@ -19,6 +19,10 @@ const MESSAGE_MAX: usize = 300;
 /// The longest wait that a store may ask for; beyond that the answer is a failure like any other.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
+/// What nginx refuses a client by whose certificate it lacks or does not trust: 400 to the outside, and what its settings may
+/// show instead. Of another one's page, as of a gateway whose own client certificate is refused, the status counts.
+const NGINX_STATUS: [u16; 3] = [400, 495, 496];
+
 /// Turns an answer that is no success into an error.
 pub(super) fn error_from(
     operation: Operation,
@@ -27,7 +31,8 @@ pub(super) fn error_from(
     body: &[u8],
 ) -> ObjectError {
     let failure = read_failure(headers, body);
-    let kind = match failure.code.is_empty() && wants_client_certificate(body) {
+    let is_page = failure.code.is_empty() && NGINX_STATUS.contains(&status);
+    let kind = match is_page && wants_client_certificate(body) {
         true => ErrorKind::ClientUntrusted,
         false => kind_of(operation, status, &failure),
     };
@@ -355,6 +360,8 @@ mod tests {
             let told = error(Operation::List, "400 Bad Request", &page);
             assert_eq!(told.kind, ErrorKind::ClientUntrusted, "{told}");
             assert!(told.message.contains("--client-cert"), "{told}");
+            let of_gateway = error(Operation::List, "503 X", &page);
+            assert_eq!(of_gateway.kind, ErrorKind::Throttled, "{of_gateway}");
             let of_store =
                 format!("<Error><Code>InvalidRequest</Code><Message>{reason}</Message></Error>");
             let told = error(Operation::List, "400 Bad Request", &of_store);

@@ -43,7 +43,7 @@ pub(super) async fn trial(
     }
 }
 
-/// A connection that broke says nothing of TLS.
+/// What may be otherwise the next time, as a connection that broke or an answer that did not come, is no verdict on TLS.
 fn verdict(error: &ObjectError) -> Verdict {
     match error.kind.is_transient() {
         true => Verdict::Untried,
@@ -108,7 +108,21 @@ fn finding(report: &TlsReport, trust: &str, now: SystemTime) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use penstock_object::{ErrorKind, Operation};
+
     use super::*;
+
+    #[test]
+    fn a_connection_that_broke_is_no_verdict() {
+        for (kind, expected) in [
+            (ErrorKind::Unavailable, Verdict::Untried),
+            (ErrorKind::Untrusted, Verdict::Bad),
+            (ErrorKind::ClientUntrusted, Verdict::Bad),
+        ] {
+            let error = ObjectError::new(kind, Operation::List, "no TLS");
+            assert_eq!(verdict(&error), expected, "{kind:?}");
+        }
+    }
 
     #[test]
     fn a_certificate_that_expires_soon_is_warned_of() {

@@ -40,14 +40,17 @@ const LOST_MAX: usize = 3;
 /// How often one fault is told.
 const TELL_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
+/// How many faults are remembered, so that those that come by turns are told once each.
+const TOLD_MAX: usize = 4;
+
 /// What is trusted and shown, as the files have it.
 pub(in super::super) struct Certificates {
     settings: Arc<HttpSettings>,
     held: Mutex<Option<Held>>,
     looking: Mutex<UnderWay>,
     looked: Notify,
-    /// The fault of the files that was told last, and when.
-    told: Mutex<Option<(String, Instant)>>,
+    /// The faults of the files that were told last, and when.
+    told: Mutex<Vec<(String, Instant)>>,
 }
 
 /// The looks that have not ended.
@@ -81,6 +84,8 @@ impl UnderWay {
 
 struct Held {
     connector: Arc<TlsConnector>,
+    /// When the look began that read it: one that was lost and ends late knows less.
+    begun: Instant,
     /// What the files looked like before they were read.
     looks: Looks,
     /// When they were found to be unusable.
@@ -106,7 +111,7 @@ impl Looking {
     async fn done(self) -> Result<Arc<TlsConnector>, HttpError> {
         let looking = tokio::task::spawn_blocking(move || {
             let own = self;
-            own.certificates.look()
+            own.certificates.look(own.begun)
         });
         looking.await.unwrap_or_else(|error| Err(cannot(&error)))
     }
@@ -156,7 +161,7 @@ impl Certificates {
 
     /// Reads the files, however long that takes. Fails where they say nothing of use.
     pub(in super::super) fn prepare(&self) -> Result<(), HttpError> {
-        run_blocking(|| self.look()).map(drop)
+        run_blocking(|| self.look(clock::now())).map(drop)
     }
 
     /// What connects as the files say now, or said before where they do not answer. Fails where they never said anything of
@@ -228,21 +233,27 @@ impl Certificates {
     fn tell(&self, fault: &dyn fmt::Display) {
         let fault = fault.to_string();
         let mut told = self.told.lock();
-        let rests =
-            |(last, when): &(String, Instant)| *last == fault && when.elapsed() < TELL_INTERVAL;
-        if !told.as_ref().is_some_and(rests) {
-            tracing::warn!("{fault}; what was there before stays in use");
-            *told = Some((fault, clock::now()));
+        told.retain(|(_, when)| when.elapsed() < TELL_INTERVAL);
+        if told.iter().any(|(known, _)| *known == fault) {
+            return;
         }
+        tracing::warn!("{fault}; what was there before stays in use");
+        if told.len() >= TOLD_MAX {
+            told.remove(0);
+        }
+        told.push((fault, clock::now()));
     }
 
-    fn look(&self) -> Result<Arc<TlsConnector>, HttpError> {
+    /// What a look that began then comes to.
+    fn look(&self, begun: Instant) -> Result<Arc<TlsConnector>, HttpError> {
         let looks = self.looks();
         let old = match &mut *self.held.lock() {
-            Some(held) if held.is_as(&looks) => return Ok(Arc::clone(&held.connector)),
+            Some(held) if held.begun > begun || held.is_as(&looks) => {
+                return Ok(Arc::clone(&held.connector));
+            }
             Some(held) => {
                 if held.looks != looks {
-                    *self.told.lock() = None;
+                    self.told.lock().clear();
                 }
                 // Until these were read they count as unusable, so that nobody reads the same fault at once again.
                 held.looks.clone_from(&looks);
@@ -253,11 +264,17 @@ impl Certificates {
         };
         match (self.read(), old) {
             (Ok(connector), old) => {
-                *self.held.lock() = Some(Held {
+                let mut held = self.held.lock();
+                if let Some(newer) = held.as_ref().filter(|held| held.begun > begun) {
+                    return Ok(Arc::clone(&newer.connector));
+                }
+                *held = Some(Held {
                     connector: Arc::clone(&connector),
+                    begun,
                     looks,
                     fault: None,
                 });
+                drop(held);
                 if old.is_some() {
                     let files: Vec<_> = self.named().collect();
                     tracing::info!(?files, "certificates were read again");
