@@ -88,7 +88,7 @@ export PENSTOCK_TEST_BINARY
 
 step "Tests"
 log=$built/log failures=$built/failures
-# In lanes, for most tests wait: for a store that is slow or away, or for a mount. Two more fill what the others leave.
+# In lanes, for most tests wait: for a store that is slow or away, or for a mount. One more fills what the others leave.
 # `test_queue` says which targets cannot run beside which.
 for queue in alone volumes any; do
   test_targets "$built/artifacts" | test_queue "$queue" >"$built/$queue"
@@ -96,7 +96,7 @@ done
 run_lane() { xargs --max-lines=1 --max-procs 0 bash scripts/test-lane.sh "$log" "$failures"; }
 run_lane <<<"$built/alone"
 # Who asks for so many at once means no more.
-patient=2
+patient=1
 [[ -z ${TARGETS_AT_ONCE:-} ]] || patient=0
 {
   printf '%s\n' "$built/volumes $built/any"
