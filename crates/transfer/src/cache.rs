@@ -90,7 +90,7 @@ const QUEUE_MAX: u64 = 128 * MIB;
 
 /// The part of the memory budget that is set aside for blocks of which a part has arrived, as a
 /// divisor, and the most: a few for each of some dozens of readers.
-const EDGES_DIVISOR: u64 = 32;
+const EDGES_DIVISOR: u64 = 16;
 const EDGES_MAX: u64 = 8 * MIB;
 
 /// How long what waits may take to be written when the cache is closed.
