@@ -287,7 +287,7 @@ async fn certificates_are_read_again_when_their_files_changed() {
     is_refused(&refused, &["refused the client certificate"]);
 }
 
-/// A file server may be away for as long as it likes; as a file is that leads into the mount which needs the connection.
+/// A file server may be away for as long as it likes.
 #[tokio::test(flavor = "multi_thread")]
 async fn files_of_certificates_that_do_not_answer_hold_nobody_up() {
     let made = certificate("localhost");
