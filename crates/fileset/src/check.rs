@@ -2,7 +2,8 @@
 //!
 //! A check changes nothing; [`plan`] and [`apply`] repair. It looks at all keys in one pass and at all objects in a listing; [`check`] fetches none of
 //! them, so damage to the bytes of a block is found by who reads it or by [`check_data`]. It keeps about 100 bytes of
-//! memory for each file. Nobody may have the file system open meanwhile, which the engine's lock sees to.
+//! memory for each file. Nobody may repair a file system that is open, which the engine's lock sees to. Beside one that is, a
+//! check finds what there was when it surveyed the keys: what is uploaded or deleted since is not missed.
 
 mod blocks;
 mod kept;
@@ -312,6 +313,23 @@ impl Survey {
         report
     }
 
+    /// Those of the objects that are not in the bucket which should be: not one that lost its last use behind the
+    /// survey, and was deleted before the listing.
+    fn missing<'a>(
+        &self,
+        reads: &dyn Reads,
+        absent: impl Iterator<Item = &'a ObjectId>,
+    ) -> FsResult<Vec<ObjectId>> {
+        let mut missing = Vec::new();
+        for object in absent {
+            let was_counted = matches!(self.objects.get(object), Some((Some(_), _)));
+            if !was_counted || reads.get(&schema::object(*object))?.is_some() {
+                missing.push(*object);
+            }
+        }
+        Ok(missing)
+    }
+
     fn report_uses(&self, report: &mut Report) {
         for (object, (counted, used)) in &self.objects {
             let counted = counted.map_or(Share::default(), ObjectUse::share);
@@ -409,6 +427,9 @@ pub async fn check(
     for (object, (counted, _)) in &survey.objects {
         expected.insert(*object, counted.map_or(0, |counted| counted.length));
     }
+    // Before the listing: one that is uploaded meanwhile may be behind what was listed.
+    let waits = |object: &&ObjectId| spool.is_some_and(|spool| spool.has(**object));
+    let waiting: BTreeSet<ObjectId> = expected.keys().filter(waits).copied().collect();
     let mut options = ListOptions {
         prefix: DATA.to_owned(),
         ..ListOptions::default()
@@ -439,10 +460,11 @@ pub async fn check(
         }
         options.continuation = page.continuation;
     }
-    let waits = |object: &ObjectId| spool.is_some_and(|spool| spool.has(*object));
-    for object in expected.keys().filter(|object| !waits(object)) {
+    expected.retain(|object, _| !waiting.contains(object));
+    let missing = query(engine, |reads| survey.missing(reads, expected.keys())).await?;
+    for object in missing {
         report.add(format!("{object}: is missing in the bucket"));
-        report.lost.insert(*object);
+        report.lost.insert(object);
     }
     tracing::debug!(objects = there, "the bucket was listed");
     report.damaged = query(engine, |reads| ranges::of(reads, &survey, &report.lost)).await?;

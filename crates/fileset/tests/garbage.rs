@@ -10,16 +10,17 @@ use futures_util::future::join;
 use penstock_base::{BufferPool, FsError, MemoryBudget};
 use penstock_fileset::{
     FilesetVolume, Format,
+    check::check,
     engine::{
         EmbeddedSettings, Engine, EngineError, EngineResult, Operation, Query, ShippedEngine,
         ShippedSettings,
     },
     garbage::{Count, Garbage, LEAK_GRACE, Sweep, collect_garbage},
 };
-use penstock_object::{ListOptions, Store};
-use penstock_object_testing::MemoryStore;
+use penstock_object::{ListOptions, Operation as StoreOperation, Store};
+use penstock_object_testing::{Fault, Faulty, MemoryStore};
 use penstock_transfer::Transfer;
-use penstock_vfs::{Dentry, Identity, OpenOptions, Volume, WritePlace};
+use penstock_vfs::{Dentry, Identity, OpenOptions, RemoveKind, Volume, WritePlace};
 
 use support::{Place, ROOT, file, name};
 
@@ -226,4 +227,31 @@ async fn a_writer_that_was_shut_out_takes_nothing_for_leaked() {
     assert!(swept.is_err(), "{swept:?}");
     assert_eq!(place.content(ROOT, "file").await.unwrap(), [1; 1000]);
     place.is_whole().await;
+}
+
+#[tokio::test]
+async fn what_is_deleted_beside_a_check_is_not_missed() {
+    let place = Place::new().await;
+    place.store(ROOT, "name", &[1; 1000]).await.unwrap();
+    let inode = place.find(ROOT, "name").await.unwrap().inode;
+    let slow = Faulty::new(Arc::clone(&place.bucket), Arc::clone(&place.faults));
+    let late = Fault::Delay(Duration::from_secs(2));
+    place.faults.queue(StoreOperation::List, [late]);
+    let removed = async {
+        let removed = place.remove(ROOT, "name", RemoveKind::File).await;
+        removed.unwrap();
+        place.forget_all(inode);
+        place
+            .until(|| async { place.objects().await.is_empty() })
+            .await;
+        assert_eq!(
+            place.faults.calls(StoreOperation::List),
+            1,
+            "the check came too late"
+        );
+    };
+    let (report, ()) = join(check(&*place.engine, &slow, None), removed).await;
+    let report = report.unwrap();
+    assert!(report.is_clean(), "{report:#?}");
+    assert_eq!(report.files, 2, "the check surveyed too late: {report:#?}");
 }
