@@ -23,13 +23,18 @@ pub(crate) enum Purpose {
 /// What the failed request means to the file operation that made it. Logs the failure.
 pub(crate) fn object_failure(error: &ObjectError, purpose: Purpose) -> FsError {
     let meaning = meaning_of(error, purpose);
+    let told = match meaning {
+        // They have the text of the error.
+        FsError::Io(_) | FsError::TimedOut(_) | FsError::Corrupt(_) => error.to_string(),
+        _ => format!("{error}: {meaning}"),
+    };
     match error.kind {
         ErrorKind::NotFound | ErrorKind::AlreadyExists => tracing::debug!("{error}"),
         _ => tracing::warn!(
             operation = error.operation.name(),
             code = error.code,
             request = error.request_id,
-            "{error}: {meaning}"
+            "{told}"
         ),
     }
     meaning

@@ -133,6 +133,32 @@ mod tests {
     }
 
     #[test]
+    fn the_way_along_a_path_has_the_places_that_links_lead_by() {
+        let top = tempfile::tempdir().expect("a temporary directory");
+        let top = fs::canonicalize(top.path()).expect("it is there");
+        fs::create_dir_all(top.join("there/below")).expect("made");
+        let link = |leads_to: &Path, name: &str| {
+            std::os::unix::fs::symlink(leads_to, top.join(name)).expect("linked");
+        };
+        link(&top.join("there"), "absolute");
+        link(Path::new("./absolute/../absolute/below"), "relative");
+        link(Path::new("ring"), "ring");
+        let by = steps(&top.join("relative/file"));
+        for place in [
+            "relative",
+            "absolute",
+            "there",
+            "there/below",
+            "there/below/file",
+        ] {
+            assert!(by.contains(&top.join(place)), "{place} in {by:?}");
+        }
+        assert!(steps(&top.join("ring")).len() < 100);
+        let missing = top.join("missing/file");
+        assert_eq!(steps(&missing).last(), Some(&missing));
+    }
+
+    #[test]
     fn a_directory_is_not_mounted_inside_itself() {
         let source = tempfile::tempdir().expect("a temporary directory");
         let inside = source.path().join("mnt");

@@ -126,18 +126,32 @@ pub fn write(report: &Report, options: &Options) -> String {
     }
     let mut out = options.paragraph(&text, "");
     for table in &report.tables {
-        let scale = match table.scale {
-            1.0 => String::new(),
-            scale => format!(", sizes are {} of the source's", units::scale(scale)),
-        };
-        let title = format!("Suite {}{scale}", table.suite);
-        let _ = write!(out, "\n{}", options.title(&title));
+        let _ = write!(out, "\n{}", options.title(&suite(table)));
         for entry in &table.rows {
             out.push('\n');
             out.push_str(&row(report, table, entry, options));
         }
     }
     out + &summary(report, options)
+}
+
+/// Where `report` is measured and at which scale: what [`row`] does not say.
+pub fn conditions(report: &Report, options: &Options) -> String {
+    let suites = report
+        .tables
+        .iter()
+        .map(|table| format!("{}.", suite(table)));
+    let text = std::iter::once(place(report)).chain(suites);
+    options.paragraph(&text.collect::<Vec<_>>().join(" "), "")
+}
+
+/// The name of a suite, and its scale where it is not the source's own.
+fn suite(table: &Table) -> String {
+    let scale = match table.scale {
+        1.0 => String::new(),
+        scale => format!(", sizes are {} of the source's", units::scale(scale)),
+    };
+    format!("Suite {}{scale}", table.suite)
 }
 
 /// One row: its title, its table, its notes.

@@ -148,7 +148,7 @@ fn configured(
         return Vec::new();
     }
     let endpoint = match values.text(&table::ENDPOINT) {
-        Some(url) if url.starts_with("http://") => Finding::new(
+        Some(url) if stores::is_plain(url) => Finding::new(
             "endpoint",
             Verdict::Fair,
             format!("{url}: what is sent there can be read on the way; https:// encrypts it"),

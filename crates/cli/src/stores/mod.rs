@@ -55,10 +55,10 @@ pub(crate) fn check_source(source: &str, values: &Values) -> Outcome {
 /// Says so where certificates are named and the store is asked without TLS. A file of options may name them for several
 /// sources, and services that give credentials may speak it, so that is no mistake.
 pub(crate) fn warn_of_idle_certificates(values: &Values) {
-    let url = |spec| values.text(spec).map(str::to_ascii_lowercase);
-    let is_plain = |spec| url(spec).is_none_or(|url| url.starts_with("http://"));
-    let Some(endpoint) = url(&table::ENDPOINT)
-        .filter(|_| is_plain(&table::ENDPOINT) && is_plain(&table::READ_ENDPOINT))
+    let may_be_plain = |spec| values.text(spec).is_none_or(is_plain);
+    let Some(endpoint) = values
+        .text(&table::ENDPOINT)
+        .filter(|endpoint| is_plain(endpoint) && may_be_plain(&table::READ_ENDPOINT))
     else {
         return;
     };
@@ -73,6 +73,11 @@ pub(crate) fn warn_of_idle_certificates(values: &Values) {
             ));
         }
     }
+}
+
+/// Whether an endpoint is spoken to without TLS.
+pub(crate) fn is_plain(endpoint: &str) -> bool {
+    endpoint.to_ascii_lowercase().starts_with("http://")
 }
 
 /// The directory of a bucket on this machine.

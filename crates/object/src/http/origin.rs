@@ -36,8 +36,8 @@ impl Origin {
     /// Reads `https://host[:port]`; text without a scheme is taken as https.
     pub(crate) fn parse(text: &str) -> Result<Self, OriginError> {
         let (secure, rest) = match text.split_once("://") {
-            Some(("https", rest)) => (true, rest),
-            Some(("http", rest)) => (false, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
             Some(_) => return Err(OriginError::Scheme(without_secrets(text))),
             None => (true, text),
         };
@@ -135,6 +135,7 @@ mod tests {
         assert_eq!(parse("http://a.example/").authority(), "a.example");
         assert_eq!(parse("http://A.example:9000").authority(), "a.example:9000");
         assert_eq!(parse("a.example").to_string(), "https://a.example");
+        assert_eq!(parse("HTTPS://a.example").to_string(), "https://a.example");
         assert_eq!(parse("https://a:443").authority(), "a");
         let local = parse("http://[::1]:9000");
         assert_eq!((local.host.as_str(), local.is_address()), ("::1", true));

@@ -23,6 +23,11 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// show instead. Of another one's page, as of a gateway whose own client certificate is refused, the status counts.
 const NGINX_STATUS: [u16; 3] = [400, 495, 496];
 
+const WANTS_CLIENT_CERTIFICATE: &str = "the server wants a certificate of its client: set `--client-cert` to one that it \
+     trusts, or use an endpoint that asks for none";
+
+const WANTS_TLS: &str = "the server speaks HTTPS there: say https:// in the endpoint";
+
 /// Turns an answer that is no success into an error.
 pub(super) fn error_from(
     operation: Operation,
@@ -30,10 +35,12 @@ pub(super) fn error_from(
     headers: &ResponseHeaders,
     body: &[u8],
 ) -> ObjectError {
-    let failure = read_failure(headers, body);
-    let is_page = failure.code.is_empty() && NGINX_STATUS.contains(&status);
-    let kind = match is_page && wants_client_certificate(body) {
-        true => ErrorKind::ClientUntrusted,
+    let mut failure = read_failure(headers, body);
+    let kind = match failure.code.is_empty() && wants_client_certificate(status, body) {
+        true => {
+            WANTS_CLIENT_CERTIFICATE.clone_into(&mut failure.message);
+            ErrorKind::ClientUntrusted
+        }
         false => kind_of(operation, status, &failure),
     };
     let message = explain(kind, status, &failure, headers);
@@ -50,10 +57,8 @@ fn read_failure(headers: &ResponseHeaders, body: &[u8]) -> Failure {
         // OSS puts the document into a header when the answer to HEAD cannot have a body.
         .or_else(|| parse_failure(&STANDARD.decode(headers.get("x-oss-err")?).ok()?))
         .unwrap_or_default();
-    if failure.message.is_empty()
-        && let Some(meaning) = meaning_of_page(body)
-    {
-        meaning.clone_into(&mut failure.message);
+    if failure.message.is_empty() && wants_tls(body) {
+        WANTS_TLS.clone_into(&mut failure.message);
     }
     if failure.code.is_empty()
         && let Some(code) = headers.get("x-minio-error-code")
@@ -68,17 +73,6 @@ fn read_failure(headers: &ResponseHeaders, body: &[u8]) -> Failure {
     failure
 }
 
-/// What a page means that a server shows in the place of an answer.
-fn meaning_of_page(body: &[u8]) -> Option<&'static str> {
-    if wants_tls(body) {
-        return Some("the server speaks HTTPS there: say https:// in the endpoint");
-    }
-    wants_client_certificate(body).then_some(
-        "the server wants a certificate of its client: set `--client-cert` to one that it trusts, or use an endpoint \
-         that asks for none",
-    )
-}
-
 /// Whether a server says that it was spoken to without TLS: those of Go, nginx and Apache.
 fn wants_tls(body: &[u8]) -> bool {
     const WORDS: [&str; 3] = [
@@ -90,12 +84,12 @@ fn wants_tls(body: &[u8]) -> bool {
 }
 
 /// Whether a server says, behind the handshake, that it lacks a certificate of its client or does not trust it: nginx does.
-fn wants_client_certificate(body: &[u8]) -> bool {
+fn wants_client_certificate(status: u16, body: &[u8]) -> bool {
     const WORDS: [&str; 2] = [
         "No required SSL certificate was sent",
         "The SSL certificate error",
     ];
-    says_one_of(body, &WORDS)
+    NGINX_STATUS.contains(&status) && says_one_of(body, &WORDS)
 }
 
 fn says_one_of(body: &[u8], words: &[&str]) -> bool {
@@ -362,6 +356,10 @@ mod tests {
             assert!(told.message.contains("--client-cert"), "{told}");
             let of_gateway = error(Operation::List, "503 X", &page);
             assert_eq!(of_gateway.kind, ErrorKind::Throttled, "{of_gateway}");
+            assert!(
+                !of_gateway.message.contains("--client-cert"),
+                "{of_gateway}"
+            );
             let of_store =
                 format!("<Error><Code>InvalidRequest</Code><Message>{reason}</Message></Error>");
             let told = error(Operation::List, "400 Bad Request", &of_store);

@@ -215,7 +215,11 @@ struct Screen {
 impl Screen {
     fn show(&self, event: &Event<'_>) -> Outcome {
         match event {
-            Event::Planned(report) => missing(report),
+            Event::Planned(report) => {
+                let conditions = terminal::conditions(report, &self.options);
+                output::print(&format!("{conditions}\n"))?;
+                missing(report)
+            }
             Event::Begins(progress) if self.is_terminal => {
                 let line = terminal::progress(progress, self.options.width);
                 output::print(&format!("{CLEAR_LINE}{line}"))

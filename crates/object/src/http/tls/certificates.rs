@@ -15,15 +15,11 @@ use std::{
 use penstock_base::{
     Mutex,
     clock::{self, Instant},
-    run_blocking,
 };
 use tokio::sync::Notify;
 
-use super::{TlsConnector, cannot, connector};
-use crate::{
-    ErrorKind,
-    http::{HttpError, HttpSettings},
-};
+use super::{TlsConnector, cannot, connector, files::read_within, untrusting};
+use crate::http::{HttpError, HttpSettings};
 
 /// How long a new connection waits for a look at the files.
 const LOOK_DEADLINE: Duration = Duration::from_secs(1);
@@ -131,19 +127,18 @@ type Looks = Vec<Option<Look>>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Look {
     place: (u64, u64),
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
+    /// Size, and when it was modified and changed. What comes out of a pipe comes once.
+    version: Option<(u64, (i64, i64), (i64, i64))>,
 }
 
 impl Look {
     fn at(path: &Path) -> Option<Self> {
         let known = std::fs::metadata(path).ok()?;
+        let modified = (known.mtime(), known.mtime_nsec());
+        let changed = (known.ctime(), known.ctime_nsec());
         Some(Self {
             place: (known.dev(), known.ino()),
-            size: known.size(),
-            modified: (known.mtime(), known.mtime_nsec()),
-            changed: (known.ctime(), known.ctime_nsec()),
+            version: known.is_file().then_some((known.size(), modified, changed)),
         })
     }
 }
@@ -159,9 +154,12 @@ impl Certificates {
         }
     }
 
-    /// Reads the files, however long that takes. Fails where they say nothing of use.
-    pub(in super::super) fn prepare(&self) -> Result<(), HttpError> {
-        run_blocking(|| self.look(clock::now())).map(drop)
+    /// Reads the files. Fails where they say nothing of use, or nothing for as long as a connection may take.
+    pub(in super::super) fn prepare(self: &Arc<Self>) -> Result<(), HttpError> {
+        let (own, limit) = (Arc::clone(self), self.settings.connect_timeout);
+        let looked = read_within(limit, move || own.look(clock::now()));
+        let looked = looked.map_err(|error| cannot(&error))?;
+        looked.unwrap_or_else(|| Err(self.silent(limit))).map(drop)
     }
 
     /// What connects as the files say now, or said before where they do not answer. Fails where they never said anything of
@@ -175,7 +173,7 @@ impl Certificates {
             None => {
                 let limit = self.settings.connect_timeout;
                 let read = clock::deadline(limit, self.first()).await;
-                read.unwrap_or_else(|_| Err(silent(limit)))
+                read.unwrap_or_else(|_| Err(self.silent(limit)))
             }
         }
     }
@@ -296,6 +294,22 @@ impl Certificates {
         self.settings.ca_file.iter().chain(ours)
     }
 
+    fn silent(&self, limit: Duration) -> HttpError {
+        let mut files: Vec<_> = self
+            .named()
+            .map(|path| path.display().to_string())
+            .collect();
+        files.dedup();
+        let files = match files.is_empty() {
+            true => "those of the system".to_owned(),
+            false => files.join(", "),
+        };
+        untrusting(format!(
+            "cannot read the certificates ({files}) within {limit:?}: is one a pipe to which nobody writes, or on a file server \
+             that is away?"
+        ))
+    }
+
     fn looks(&self) -> Looks {
         self.named().map(|path| Look::at(path)).collect()
     }
@@ -312,13 +326,31 @@ impl Certificates {
     }
 }
 
-fn silent(limit: Duration) -> HttpError {
-    let message = format!("the files of certificates do not answer within {limit:?}");
-    HttpError::new(ErrorKind::Unavailable, message)
-}
-
 impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificates").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn looks_that_never_end_are_few() {
+        let mut looks = UnderWay::default();
+        let mut begun = Vec::new();
+        for _ in 0..LOST_MAX + 3 {
+            begun.extend(looks.begin());
+            assert_eq!(looks.begin(), None, "one is under way");
+            tokio::time::advance(LOST_AFTER).await;
+        }
+        assert_eq!(begun.len(), 1 + LOST_MAX);
+        // One that was lost makes room for another, and the one that is waited for does.
+        looks.end(begun[0]);
+        begun.extend(looks.begin());
+        assert_eq!((begun.len(), looks.begin()), (2 + LOST_MAX, None));
+        looks.end(begun[1 + LOST_MAX]);
+        assert!(looks.begin().is_some());
     }
 }

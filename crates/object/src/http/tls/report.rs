@@ -15,7 +15,7 @@ use rustls::{
 use tokio::net::TcpStream;
 use x509_parser::{certificate::X509Certificate, prelude::FromDer};
 
-use super::{TlsConnector, add_system, by_the_book, handshake::Handshake, provider};
+use super::{TlsConnector, by_the_book, handshake::Handshake, provider, trust};
 
 /// What was agreed with a server, and whom it proved to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,11 +80,12 @@ fn is_trusted_by_system(chain: &[CertificateDer<'_>], name: &ServerName<'_>) -> 
     let Some((own, between)) = chain.split_first() else {
         return false;
     };
-    let mut roots = RootCertStore::empty();
-    add_system(&mut roots);
     let now = clock::wall_time().duration_since(UNIX_EPOCH);
     let now = UnixTime::since_unix_epoch(now.unwrap_or_default());
-    let book = by_the_book(roots, &Arc::new(provider()));
+    let book = by_the_book(
+        RootCertStore::clone(&trust::system()),
+        &Arc::new(provider()),
+    );
     let verified = book.map(|book| {
         book.verify_server_cert(own, between, name, &[], now)
             .is_ok()

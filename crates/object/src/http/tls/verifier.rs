@@ -9,25 +9,69 @@ use rustls::{
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
         verify_server_name,
     },
+    crypto::CryptoProvider,
     pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, UnixTime},
     server::ParsedCertificate,
 };
 use sha2::{Digest, Sha256};
 use x509_parser::{certificate::X509Certificate, prelude::FromDer};
 
-use super::provider;
+use super::{
+    by_the_book, provider,
+    trust::{Trust, Unfit, UnfitFor},
+};
+use crate::http::HttpError;
 
 /// See [`super`].
 #[derive(Debug)]
 pub(super) struct Verifier {
-    pub(super) by_the_book: Arc<WebPkiServerVerifier>,
-    /// Certificates that somebody named.
-    pub(super) named: Vec<CertificateDer<'static>>,
+    trust: Trust,
+    book: Arc<WebPkiServerVerifier>,
+    provider: Arc<CryptoProvider>,
+}
+
+/// What a server shows, and who it should be.
+struct Claim<'a> {
+    certificate: &'a CertificateDer<'a>,
+    intermediates: &'a [CertificateDer<'a>],
+    name: &'a ServerName<'a>,
+    status: &'a [u8],
+    now: UnixTime,
+}
+
+impl Claim<'_> {
+    fn verified_by(&self, book: &WebPkiServerVerifier) -> Result<ServerCertVerified, Error> {
+        let Self {
+            certificate,
+            intermediates,
+            name,
+            status,
+            now,
+        } = *self;
+        book.verify_server_cert(certificate, intermediates, name, status, now)
+    }
 }
 
 impl Verifier {
-    fn is_named(&self, certificate: &CertificateDer<'_>) -> bool {
-        self.named.iter().any(|named| named == certificate)
+    /// Trusts those of `trust`.
+    pub(super) fn new(trust: Trust, provider: &Arc<CryptoProvider>) -> Result<Self, HttpError> {
+        Ok(Self {
+            book: by_the_book(trust.roots(), provider)?,
+            provider: Arc::clone(provider),
+            trust,
+        })
+    }
+
+    /// Judges by all who are trusted, and by those of them who may vouch for servers now.
+    fn verify(&self, claim: &Claim<'_>) -> Result<ServerCertVerified, Error> {
+        let verified = claim.verified_by(&self.book)?;
+        let Some((fit, unfit)) = self.trust.fit_roots(claim.now) else {
+            return Ok(verified);
+        };
+        let book = by_the_book(fit, &self.provider);
+        let book = book.map_err(|error| Error::General(error.message))?;
+        let by_fit = claim.verified_by(&book);
+        by_fit.map_err(|_| CertificateError::Other(OtherError(Arc::new(unfit))).into())
     }
 }
 
@@ -65,7 +109,15 @@ fn is_sound(error: &Error) -> bool {
                 | Why::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }
         )
     );
-    is_of_an_authority(error) || is_vouched_by_none
+    is_of_an_authority(error) || is_vouched_by_none || unfit(error).is_some()
+}
+
+/// Who signed it and may not.
+fn unfit(error: &Error) -> Option<&Unfit> {
+    match error {
+        Error::InvalidCertificate(CertificateError::Other(OtherError(why))) => why.downcast_ref(),
+        _ => None,
+    }
 }
 
 fn is_of_an_authority(error: &Error) -> bool {
@@ -84,12 +136,16 @@ impl ServerCertVerifier for Verifier {
         status: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let book = &self.by_the_book;
-        let is_named = self.is_named(certificate);
-        // What is wrong with those in between says nothing of one that needs none of them.
-        let intermediates = if is_named { &[] } else { intermediates };
-        let verified = book.verify_server_cert(certificate, intermediates, name, status, now);
-        let verified = match verified {
+        let is_named = self.trust.names(certificate);
+        let claim = Claim {
+            certificate,
+            // What is wrong with those in between says nothing of one that needs none of them.
+            intermediates: if is_named { &[] } else { intermediates },
+            name,
+            status,
+            now,
+        };
+        let verified = match self.verify(&claim) {
             Err(error) if is_named && is_sound(&error) => verify_by_itself(certificate, name),
             verified => verified,
         };
@@ -102,7 +158,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let book = &self.by_the_book;
+        let book = &self.book;
         book.verify_tls12_signature(message, certificate, signature)
     }
 
@@ -112,12 +168,12 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let book = &self.by_the_book;
+        let book = &self.book;
         book.verify_tls13_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.by_the_book.supported_verify_schemes()
+        self.book.supported_verify_schemes()
     }
 }
 
@@ -195,12 +251,30 @@ fn words(error: &Error, name: &ServerName<'_>) -> (String, Cow<'static, str>) {
             "is that of an authority",
             "set `--ca-file` to the certificate itself if it is to be trusted",
         ),
+        other if let Some(unfit) = unfit(other) => return words_of_unfit(unfit),
         other => {
             let why = format!("is not accepted: {other}");
             return (why, Cow::Borrowed("use another one"));
         }
     };
     (why.to_owned(), Cow::Borrowed(remedy))
+}
+
+/// For a certificate that an authority of the file signed which may not vouch for it.
+fn words_of_unfit(Unfit { subject, why }: &Unfit) -> (String, Cow<'static, str>) {
+    let (what, remedy) = match why {
+        UnfitFor::Expired => (
+            "has expired",
+            "set `--ca-file` to what it was renewed by, or set the clock of this machine",
+        ),
+        UnfitFor::NotYetValid => ("is not valid yet", "wait, or set the clock of this machine"),
+        UnfitFor::Servers => (
+            "is not one for servers",
+            "have an authority sign it whose extendedKeyUsage has serverAuth, or which has none",
+        ),
+    };
+    let why = format!("is signed by an authority of `--ca-file`, {subject}, which {what}");
+    (why, Cow::Borrowed(remedy))
 }
 
 /// Whether the authority is known, and nobody here can verify what it signs: its key, or how it signs, is of another kind.

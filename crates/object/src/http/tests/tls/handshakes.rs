@@ -303,8 +303,7 @@ async fn files_of_certificates_that_do_not_answer_hold_nobody_up() {
     get(&client, &host.origin).await.expect("let in");
     // Reading it waits for a writer.
     std::fs::remove_file(&shown).expect("removed");
-    let made = std::process::Command::new("mkfifo").arg(&shown).status();
-    assert!(made.expect("mkfifo").success());
+    make_pipe(&shown);
     let held_up = async {
         for _ in 0..10 {
             client.forget_idle(&host.origin);
@@ -315,11 +314,7 @@ async fn files_of_certificates_that_do_not_answer_hold_nobody_up() {
     // The first waits for a second, the others for nothing.
     let held_up = clock::deadline(Duration::from_secs(8), held_up).await;
     // Lets the look end.
-    let ends = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&shown);
-    drop(ends.expect("a pipe"));
+    free(&shown);
     held_up.expect("in time").expect("as before");
 }
 
@@ -334,8 +329,7 @@ async fn a_look_at_files_that_never_ends_is_not_the_last() {
     let client = host.client_showing(&shown);
     get(&client, &host.origin).await.expect("let in");
     let pipe = folder.path().join("pipe");
-    let piped = std::process::Command::new("mkfifo").arg(&pipe).status();
-    assert!(piped.expect("mkfifo").success());
+    make_pipe(&pipe);
     std::fs::rename(&pipe, &shown).expect("renamed");
     let other_name = folder.path().join("other name");
     std::fs::hard_link(&shown, &other_name).expect("linked");
@@ -354,16 +348,68 @@ async fn a_look_at_files_that_never_ends_is_not_the_last() {
     write(&shown, &made);
     let asked_again = get(&client, &host.origin).await;
     // Lets the look end.
-    let ends = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&other_name);
-    drop(ends.expect("a pipe"));
+    free(&other_name);
     is_refused(
         &asked.expect_err("refused"),
         &["refused the client certificate"],
     );
     asked_again.expect("let in");
+}
+
+/// Who names a pipe that nobody writes to is told.
+#[tokio::test]
+async fn a_store_is_not_opened_by_files_that_do_not_answer() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let pipe = folder.path().join("pipe");
+    make_pipe(&pipe);
+    let client = client_with(HttpSettings {
+        connect_timeout: Duration::from_millis(300),
+        ca_file: Some(pipe.clone()),
+        ..HttpSettings::default()
+    });
+    let origin = Origin::parse("https://localhost:1").expect("valid");
+    let (told, ends) = std::sync::mpsc::channel();
+    std::thread::spawn(move || told.send(client.prepare(&origin)));
+    let prepared = ends.recv_timeout(Duration::from_secs(10));
+    free(&pipe);
+    let refused = prepared.expect("in time").expect_err("nothing to read");
+    assert_eq!(refused.kind, ErrorKind::InvalidRequest, "{refused}");
+    for part in ["within 300ms", "a pipe", pipe.to_str().expect("plain")] {
+        assert!(refused.message.contains(part), "{part} in {refused}");
+    }
+}
+
+/// What comes through a pipe, as of `<(...)`, serves.
+#[tokio::test]
+async fn certificates_come_through_a_pipe() {
+    let made = certificate("localhost");
+    let host = strict_host_of(&TLS13, &made).await.trusting(&made);
+    let folder = tempfile::tempdir().expect("a directory");
+    let (shown, key) = (folder.path().join("shown"), folder.path().join("key"));
+    make_pipe(&shown);
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
+    let mut settings = host.settings_showing(&shown);
+    settings.client_certificate = Some(crate::ClientCertificate {
+        certificate: shown.clone(),
+        key,
+    });
+    let written = made.cert.pem();
+    let writer = std::thread::spawn(move || std::fs::write(&shown, written));
+    let client = client_with(settings);
+    client.prepare(&host.origin).expect("certificates");
+    writer.join().expect("no panic").expect("written");
+    // Nothing more comes, so nobody waits for it.
+    let got = get(&client, &host.origin);
+    let got = clock::deadline(Duration::from_millis(900), got).await;
+    got.expect("at once").expect("let in");
+    // A second reader, as the process of a mount in the background, is told why it finds nothing.
+    let read = std::path::Path::new("/proc/self/fd").join(empty_pipe().to_string());
+    let again = client_with(HttpSettings {
+        ca_file: Some(read),
+        ..HttpSettings::default()
+    });
+    let refused = again.prepare(&host.origin).expect_err("nothing is left");
+    assert!(refused.message.contains("read once"), "{refused}");
 }
 
 /// They are read again while a mount is up, which must not cost it its memory.
@@ -378,6 +424,67 @@ async fn files_of_certificates_are_of_bounded_length() {
     let origin = Origin::parse("https://localhost:1").expect("valid");
     let refused = client.prepare(&origin).expect_err("too long");
     assert!(refused.message.contains("longer than 4 MiB"), "{refused}");
+}
+
+/// Each of the forms that others write keys in is told as what it is.
+#[tokio::test]
+async fn files_without_a_key_that_serves_are_told_by_what_they_lack() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| folder.path().join(name);
+    let made = certificate("localhost");
+    std::fs::write(at("own"), made.cert.pem()).expect("written");
+    std::fs::write(at("key.der"), made.signing_key.serialize_der()).expect("written");
+    std::fs::write(at("own.der"), made.cert.der()).expect("written");
+    let enciphered = |head: &str, lines: &str| {
+        format!("-----BEGIN {head}-----\n{lines}TUlJ\n-----END {head}-----\n")
+    };
+    let lines = "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\n";
+    let old = enciphered("EC PRIVATE KEY", lines);
+    std::fs::write(at("old"), old).expect("written");
+    let new = enciphered("ENCRYPTED PRIVATE KEY", "");
+    std::fs::write(at("new"), new).expect("written");
+    std::fs::write(at("text"), "no key").expect("written");
+    for (certificate, key, parts) in [
+        (
+            "own",
+            "own",
+            ["`--client-cert`", "has no key", "by `--client-key`"],
+        ),
+        (
+            "own",
+            "old",
+            ["`--client-key`", "passphrase", "openssl pkey"],
+        ),
+        (
+            "own",
+            "new",
+            ["`--client-key`", "passphrase", "openssl pkey"],
+        ),
+        (
+            "own",
+            "key.der",
+            ["`--client-key`", "key in DER", "-inform der"],
+        ),
+        (
+            "own.der",
+            "key.der",
+            ["`--client-cert`", "certificate in DER", "-inform der"],
+        ),
+        ("own", "text", ["`--client-key`", "no PEM key", "text"]),
+    ] {
+        let client = client_with(HttpSettings {
+            client_certificate: Some(crate::ClientCertificate {
+                certificate: at(certificate),
+                key: at(key),
+            }),
+            ..HttpSettings::default()
+        });
+        let origin = Origin::parse("https://localhost:1").expect("valid");
+        let refused = client.prepare(&origin).expect_err("of no use");
+        for part in parts {
+            assert!(refused.message.contains(part), "{part} in {refused}");
+        }
+    }
 }
 
 /// The certificate is not at fault.
@@ -427,4 +534,27 @@ fn certificate(name: &str) -> rcgen::CertifiedKey<rcgen::KeyPair> {
 fn write(path: &std::path::Path, made: &rcgen::CertifiedKey<rcgen::KeyPair>) {
     let both = made.cert.pem() + &made.signing_key.serialize_pem();
     std::fs::write(path, both).expect("written");
+}
+
+/// What a reader finds at the end of a pipe that another one has read.
+fn empty_pipe() -> std::os::fd::RawFd {
+    use std::os::fd::IntoRawFd;
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(writer);
+    reader.into_raw_fd()
+}
+
+/// In the place of a file whose reader waits for a writer.
+fn make_pipe(path: &std::path::Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status();
+    assert!(made.expect("mkfifo").success());
+}
+
+/// Has those go on who wait for a writer.
+fn free(pipe: &std::path::Path) {
+    let ends = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(pipe);
+    drop(ends.expect("a pipe"));
 }

@@ -289,3 +289,66 @@ async fn what_openssl_makes_is_trusted_where_it_is_named() {
     drop(trusting);
     untrusted(get(&client(), &origin).await, &["--ca-file", "SHA-256 is "]);
 }
+
+/// A leaf, and its authority, which is made as `change` says.
+fn signed_by_one(
+    change: impl FnOnce(&mut CertificateParams),
+) -> (CertifiedKey<KeyPair>, CertifiedKey<KeyPair>) {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    let name = &mut params.distinguished_name;
+    name.push(rcgen::DnType::CommonName, "The Authority");
+    change(&mut params);
+    let key = || KeyPair::generate().expect("a key");
+    let signing_key = key();
+    let cert = params.self_signed(&signing_key).expect("a certificate");
+    let authority = CertifiedKey { cert, signing_key };
+    let issuer = rcgen::Issuer::from_params(&params, &authority.signing_key);
+    let leaf = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+    let signing_key = key();
+    let cert = leaf.signed_by(&signing_key, &issuer);
+    let cert = cert.expect("a certificate");
+    (CertifiedKey { cert, signing_key }, authority)
+}
+
+/// The library asks an authority for its name and its key alone, where curl asks for its dates and its purpose.
+#[tokio::test]
+async fn an_authority_that_may_not_vouch_for_servers_vouches_for_none() {
+    use rcgen::ExtendedKeyUsagePurpose::{Any, ClientAuth, ServerAuth};
+    let (shown, authority) = signed_by_one(|_| ());
+    assert_eq!(
+        ask(&shown, &[&authority]).await.expect("trusted"),
+        b"secret"
+    );
+    for usage in [vec![ServerAuth], vec![ClientAuth, ServerAuth], vec![Any]] {
+        let (shown, authority) = signed_by_one(|params| params.extended_key_usages = usage);
+        assert_eq!(
+            ask(&shown, &[&authority]).await.expect("trusted"),
+            b"secret"
+        );
+    }
+    let made = |first: i32, last: i32, for_clients: bool| {
+        signed_by_one(|params| {
+            params.not_before = date_time_ymd(first, 1, 1);
+            params.not_after = date_time_ymd(last, 1, 1);
+            if for_clients {
+                params.extended_key_usages = vec![ClientAuth];
+            }
+        })
+    };
+    for ((shown, authority), what) in [
+        (made(2000, 2001, false), "has expired"),
+        (made(2100, 2101, false), "not valid yet"),
+        (made(2000, 2101, true), "not one for servers"),
+    ] {
+        let asked = ask(&shown, &[&authority]).await;
+        untrusted(asked, &["CN=The Authority", "--ca-file", what]);
+        // Others are not disturbed, and one that stands there itself needs nobody.
+        let (sound, its_own) = signed_by_one(|_| ());
+        let asked = ask(&sound, &[&authority, &its_own]).await;
+        assert_eq!(asked.expect("trusted"), b"secret");
+        let asked = ask(&shown, &[&authority, &shown]).await;
+        assert_eq!(asked.expect("trusted"), b"secret");
+    }
+}
