@@ -127,18 +127,28 @@ type Looks = Vec<Option<Look>>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Look {
     place: (u64, u64),
-    /// Size, and when it was modified and changed. What comes out of a pipe comes once.
-    version: Option<(u64, (i64, i64), (i64, i64))>,
+    /// What comes out of a pipe comes once.
+    version: Option<Version>,
+}
+
+/// What tells the bytes of a file from others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Version {
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
 }
 
 impl Look {
     fn at(path: &Path) -> Option<Self> {
         let known = std::fs::metadata(path).ok()?;
-        let modified = (known.mtime(), known.mtime_nsec());
-        let changed = (known.ctime(), known.ctime_nsec());
         Some(Self {
             place: (known.dev(), known.ino()),
-            version: known.is_file().then_some((known.size(), modified, changed)),
+            version: known.is_file().then(|| Version {
+                size: known.size(),
+                modified: (known.mtime(), known.mtime_nsec()),
+                changed: (known.ctime(), known.ctime_nsec()),
+            }),
         })
     }
 }
