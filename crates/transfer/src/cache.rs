@@ -258,7 +258,10 @@ fn shared(
             Arc::clone(&metrics.skipped_bytes),
             Arc::clone(&metrics.waiting_bytes),
         ),
-        edges: Edges::new(pool.budget().try_reserve(edges_max)),
+        edges: Edges::new(
+            pool.budget().try_reserve(edges_max),
+            Arc::clone(&metrics.skipped_bytes),
+        ),
         metrics,
         size: settings.size,
         keep_free: settings.keep_free,

@@ -4,6 +4,9 @@
 //! them brought of it waits here, copied out of the memory that it was received in, until the other
 //! brings the rest; the whole block waits in the same memory to be written. That memory is set aside
 //! when the cache is opened. When it is full the part that came first goes, and is fetched again.
+//!
+//! Of a block its front and its back are kept until what lies between joins them. What touches neither is not kept: reads
+//! at random would fill the memory with what nothing continues.
 
 use std::{
     collections::VecDeque,
@@ -12,7 +15,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use penstock_base::Reservation;
+use penstock_base::{Reservation, metrics::Counter};
 
 use super::{block, name::VersionName};
 use crate::lock::lock;
@@ -23,6 +26,8 @@ pub(super) struct Edges {
     state: Mutex<State>,
     /// None when there was none to be set aside; then nothing is kept.
     memory: Option<Reservation>,
+    /// Bytes for which there was no room.
+    skipped: Arc<Counter>,
 }
 
 #[derive(Debug, Default)]
@@ -49,11 +54,12 @@ struct Whole {
 }
 
 impl Edges {
-    /// Keeps edges in `memory`.
-    pub(super) fn new(memory: Option<Reservation>) -> Arc<Self> {
+    /// Keeps edges in `memory`, and counts in `skipped` those that had to go.
+    pub(super) fn new(memory: Option<Reservation>, skipped: Arc<Counter>) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::default(),
             memory,
+            skipped,
         })
     }
 
@@ -61,21 +67,35 @@ impl Edges {
     /// what was missing of it.
     pub(super) fn add(self: &Arc<Self>, edge: Edge, size: u64) -> Option<(u64, Bytes)> {
         let block = edge.block(size);
-        let bytes_max = self.memory.as_ref().map_or(0, Reservation::bytes);
         let mut state = lock(&self.state);
-        let joined = match state.take(edge.name, &block) {
-            Some(other) => edge.join(other),
-            None => edge,
-        };
+        let mut joined = edge;
+        while let Some(other) = state.take_neighbour(&joined, &block) {
+            joined = joined.join(other);
+        }
         if joined.range() == block {
-            let has_room = state.make_room(joined.length(), bytes_max);
+            let has_room = self.make_room(&mut state, joined.length());
             return has_room.then(|| (block.start, joined.into_whole(self)));
         }
         let is_at_border = joined.start == block.start || joined.end() == block.end;
-        if is_at_border && state.make_room(joined.length(), bytes_max) {
+        if is_at_border && self.make_room(&mut state, joined.length()) {
             state.edges.push_back(joined);
         }
         None
+    }
+
+    /// Counts `length` bytes more, for which old edges go. Says whether there is room for them.
+    fn make_room(&self, state: &mut State, length: u64) -> bool {
+        let bytes_max = self.memory.as_ref().map_or(0, Reservation::bytes);
+        while state.bytes + length > bytes_max {
+            let Some(oldest) = state.edges.pop_front() else {
+                self.skipped.add(length);
+                return false;
+            };
+            state.bytes -= oldest.length();
+            self.skipped.add(oldest.length());
+        }
+        state.bytes += length;
+        true
     }
 
     /// Drops what is of versions with these names.
@@ -92,25 +112,15 @@ impl State {
         self.edges.iter().map(Edge::length).sum()
     }
 
-    /// Takes out what there is of `block`.
-    fn take(&mut self, name: VersionName, block: &Range<u64>) -> Option<Edge> {
-        let is_of_it = |edge: &Edge| edge.name == name && block.contains(&edge.start);
-        let index = self.edges.iter().position(is_of_it)?;
+    /// Takes out what there is of `block` that touches `edge`.
+    fn take_neighbour(&mut self, edge: &Edge, block: &Range<u64>) -> Option<Edge> {
+        let is_it = |other: &Edge| {
+            other.name == edge.name && block.contains(&other.start) && other.touches(edge)
+        };
+        let index = self.edges.iter().position(is_it)?;
         let edge = self.edges.remove(index)?;
         self.bytes -= edge.length();
         Some(edge)
-    }
-
-    /// Counts `length` bytes more, for which old edges go. Says whether there is room for them.
-    fn make_room(&mut self, length: u64, bytes_max: u64) -> bool {
-        while self.bytes + length > bytes_max {
-            let Some(oldest) = self.edges.pop_front() else {
-                return false;
-            };
-            self.bytes -= oldest.length();
-        }
-        self.bytes += length;
-        true
     }
 }
 
@@ -158,20 +168,17 @@ impl Edge {
         Bytes::from_owner(Whole { bytes, edges })
     }
 
-    /// Both as one. Of two that do not touch the longer one is left.
+    fn touches(&self, other: &Self) -> bool {
+        self.start <= other.end() && other.start <= self.end()
+    }
+
+    /// Both, which touch, as one.
     fn join(self, other: Self) -> Self {
         let (mut first, second) = if self.start <= other.start {
             (self, other)
         } else {
             (other, self)
         };
-        if second.start > first.end() {
-            return if second.length() > first.length() {
-                second
-            } else {
-                first
-            };
-        }
         let known = (first.end() - second.start) as usize;
         first.bytes.extend(second.bytes.iter().skip(known));
         first
@@ -187,7 +194,7 @@ mod tests {
     const SIZE: u64 = 3 * BLOCK + 10;
 
     fn edges(bytes: u64) -> Arc<Edges> {
-        Edges::new(MemoryBudget::new(bytes).try_reserve(bytes))
+        Edges::new(MemoryBudget::new(bytes).try_reserve(bytes), Arc::default())
     }
 
     fn content(range: Range<u64>) -> Vec<u8> {
@@ -237,12 +244,26 @@ mod tests {
     }
 
     #[test]
-    fn three_pieces_make_a_block_and_those_with_a_gap_make_none() {
+    fn what_joins_the_front_and_the_back_of_a_block_makes_it_whole() {
+        let whole = Some((0, content(0..BLOCK)));
+        for pieces in [
+            [0..100, 200..BLOCK, 50..150, 100..200],
+            [200..BLOCK, 100..200, 150..300, 0..101],
+            [200..BLOCK, 0..100, 0..BLOCK - 1, 100..200],
+        ] {
+            let edges = edges(2 * BLOCK);
+            let made: Vec<_> = pieces
+                .into_iter()
+                .map(|piece| add(&edges, "a", piece))
+                .collect();
+            assert_eq!(made.iter().flatten().count(), 1, "once");
+            assert!(made.contains(&whole));
+        }
         let edges = edges(BLOCK);
-        for range in [0..100, 200..BLOCK, 50..150, 100..200] {
+        for range in [0..100, 300..BLOCK, 150..200] {
             assert_eq!(add(&edges, "a", range), None);
         }
-        assert_eq!(add(&edges, "a", 0..100), Some((0, content(0..BLOCK))));
+        assert_eq!(add(&edges, "a", 100..300), whole);
         assert_eq!(used(&edges), 0);
     }
 
@@ -259,6 +280,7 @@ mod tests {
             assert_eq!(add(&edges, key, 0..60 * KIB), None);
         }
         assert_eq!(used(&edges), 3 * 60 * KIB);
+        assert_eq!(edges.skipped.value(), 60 * KIB);
         assert_eq!(add(&edges, "a", 60 * KIB..BLOCK), None, "it had to go");
         edges.forget(&{
             let (first, last) = VersionName::all_of("s", "a");
@@ -277,6 +299,7 @@ mod tests {
         assert_eq!(used(&edges), BLOCK);
         assert!(add(&edges, "b", 0..1).is_none());
         assert_eq!(add(&edges, "b", 1..BLOCK), None, "no room for another");
+        assert_eq!(edges.skipped.value(), BLOCK);
         drop(whole);
         assert_eq!(used(&edges), 0);
     }
