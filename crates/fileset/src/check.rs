@@ -2,8 +2,8 @@
 //!
 //! A check changes nothing; [`plan`] and [`apply`] repair. It looks at all keys in one pass and at all objects in a listing; [`check`] fetches none of
 //! them, so damage to the bytes of a block is found by who reads it or by [`check_data`]. It keeps about 100 bytes of
-//! memory for each file. Nobody may repair a file system that is open, which the engine's lock sees to. Beside one that is, a
-//! check finds what there was when it surveyed the keys: what is uploaded or deleted since is not missed.
+//! memory for each file. Commands see to it by the engine's lock that nobody has the file system open meanwhile. Where somebody
+//! has, a check finds what there was when it surveyed the keys: what is uploaded or deleted since is not missed.
 
 mod blocks;
 mod kept;
@@ -21,12 +21,12 @@ use std::{
 
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
-use penstock_object::{ListOptions, Store};
+use penstock_object::{ErrorKind, HeadOptions, ListOptions, Store};
 use penstock_transfer::Transfer;
 use penstock_vfs::{FileKind, Inode};
 
 use crate::{
-    data::{DATA, ObjectId, Spool, UNKNOWN_LENGTH},
+    data::{self, DATA, ObjectId, Spool, UNKNOWN_LENGTH},
     engine::{Engine, Reads, counter, query},
     errors::object_failure,
     schema::{self, BLOCK_SIZE, Chunk, Entry, Node, ObjectUse, SNAPSHOTS, Share, kind},
@@ -428,8 +428,8 @@ pub async fn check(
         expected.insert(*object, counted.map_or(0, |counted| counted.length));
     }
     // Before the listing: one that is uploaded meanwhile may be behind what was listed.
-    let waits = |object: &&ObjectId| spool.is_some_and(|spool| spool.has(**object));
-    let waiting: BTreeSet<ObjectId> = expected.keys().filter(waits).copied().collect();
+    let waits = |object: &ObjectId| spool.is_some_and(|spool| spool.has(*object));
+    let waited: BTreeSet<ObjectId> = expected.keys().copied().filter(waits).collect();
     let mut options = ListOptions {
         prefix: DATA.to_owned(),
         ..ListOptions::default()
@@ -460,7 +460,11 @@ pub async fn check(
         }
         options.continuation = page.continuation;
     }
-    expected.retain(|object, _| !waiting.contains(object));
+    for object in waited {
+        if expected.contains_key(&object) && (waits(&object) || is_stored(store, object).await?) {
+            expected.remove(&object);
+        }
+    }
     let missing = query(engine, |reads| survey.missing(reads, expected.keys())).await?;
     for object in missing {
         report.add(format!("{object}: is missing in the bucket"));
@@ -469,6 +473,17 @@ pub async fn check(
     tracing::debug!(objects = there, "the bucket was listed");
     report.damaged = query(engine, |reads| ranges::of(reads, &survey, &report.lost)).await?;
     Ok(report)
+}
+
+async fn is_stored(store: &dyn Store, object: ObjectId) -> FsResult<bool> {
+    match store
+        .head(&data::key(object)?, HeadOptions::default())
+        .await
+    {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(object_failure(&error)),
+    }
 }
 
 /// The same, and compares all bytes with their checksums. `transfer` reads through the spool.

@@ -17,10 +17,12 @@ use penstock_fileset::{
     },
     garbage::{Count, Garbage, LEAK_GRACE, Sweep, collect_garbage},
 };
-use penstock_object::{ListOptions, Operation as StoreOperation, Store};
-use penstock_object_testing::{Fault, Faulty, MemoryStore};
+use penstock_object::{Below, Key, ListOptions, ListPage, ObjectResult, Store};
+use penstock_object_testing::MemoryStore;
 use penstock_transfer::Transfer;
 use penstock_vfs::{Dentry, Identity, OpenOptions, RemoveKind, Volume, WritePlace};
+
+use tokio::sync::Notify;
 
 use support::{Place, ROOT, file, name};
 
@@ -229,29 +231,86 @@ async fn a_writer_that_was_shut_out_takes_nothing_for_leaked() {
     place.is_whole().await;
 }
 
+/// A bucket whose listing waits until it is told to go on.
+#[derive(Debug)]
+struct Paused {
+    inner: Arc<dyn Store>,
+    /// Whether it says what there was before.
+    is_old: bool,
+    asked: Notify,
+    go_on: Notify,
+}
+
+impl Paused {
+    fn new(inner: &Arc<dyn Store>, is_old: bool) -> Self {
+        Self {
+            inner: Arc::clone(inner),
+            is_old,
+            asked: Notify::new(),
+            go_on: Notify::new(),
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for Paused {
+    fn below(&self) -> Below<'_> {
+        Below::Store(&*self.inner)
+    }
+
+    async fn list(&self, options: ListOptions) -> ObjectResult<ListPage> {
+        let before = self.inner.list(options.clone()).await;
+        self.asked.notify_one();
+        self.go_on.notified().await;
+        match self.is_old {
+            true => before,
+            false => self.inner.list(options).await,
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_is_deleted_beside_a_check_is_not_missed() {
     let place = Place::new().await;
     place.store(ROOT, "name", &[1; 1000]).await.unwrap();
     let inode = place.find(ROOT, "name").await.unwrap().inode;
-    let slow = Faulty::new(Arc::clone(&place.bucket), Arc::clone(&place.faults));
-    let late = Fault::Delay(Duration::from_secs(2));
-    place.faults.queue(StoreOperation::List, [late]);
+    let bucket = Paused::new(&place.bucket, false);
     let removed = async {
+        bucket.asked.notified().await;
         let removed = place.remove(ROOT, "name", RemoveKind::File).await;
         removed.unwrap();
         place.forget_all(inode);
         place
             .until(|| async { place.objects().await.is_empty() })
             .await;
-        assert_eq!(
-            place.faults.calls(StoreOperation::List),
-            1,
-            "the check came too late"
-        );
+        bucket.go_on.notify_one();
     };
-    let (report, ()) = join(check(&*place.engine, &slow, None), removed).await;
+    let (report, ()) = join(check(&*place.engine, &bucket, None), removed).await;
     let report = report.unwrap();
     assert!(report.is_clean(), "{report:#?}");
-    assert_eq!(report.files, 2, "the check surveyed too late: {report:#?}");
+    assert_eq!(report.files, 2, "{report:#?}");
+}
+
+#[tokio::test]
+async fn what_is_uploaded_beside_a_check_is_not_missed() {
+    let place = Place::spooled().await;
+    place.store(ROOT, "name", &[1; 1000]).await.unwrap();
+    let bucket = Paused::new(&place.bucket, true);
+    let spool = place.spool.as_ref().unwrap();
+    assert_eq!(spool.waiting(), (1000, 1));
+    let uploaded = async {
+        bucket.asked.notified().await;
+        place.until(|| async { spool.waiting() == (0, 0) }).await;
+        bucket.go_on.notify_one();
+    };
+    let (report, ()) = join(check(&*place.engine, &bucket, Some(spool)), uploaded).await;
+    let report = report.unwrap();
+    assert!(report.is_clean(), "{report:#?}");
+    let keys = place.objects().await;
+    assert_eq!(keys.len(), 1, "{keys:?}");
+    let key = Key::new(&keys[0]).unwrap();
+    place.bucket.delete(&key).await.unwrap();
+    let report = check(&*place.engine, &*place.bucket, Some(spool));
+    let report = report.await.unwrap();
+    assert_eq!(report.findings.len(), 1, "{report:#?}");
 }

@@ -16,7 +16,7 @@ use crate::{
     doors::{DoorKind, block},
     environment::Environment,
     explain,
-    failure::Outcome,
+    failure::{Failure, Outcome},
     filesets,
     guardian::Guardian,
     half_dead, keeper,
@@ -233,9 +233,13 @@ fn serve_in_background(plan: Plan, announcer: Announcer) -> Outcome {
         VolumeKind::Bucket | VolumeKind::Fileset => serve_here(plan, announcer),
         VolumeKind::Stream => {
             start_logging(&plan);
-            let mut plan = Some(plan);
             // Who serves later is forked, in another directory than the one that relative names count from.
-            penstock_object::read_system_trust();
+            if stores::local_directory(&plan.volume.source).is_none() {
+                let remedy = "name files that can be read, or unset the variables";
+                let read = penstock_object::read_system_trust();
+                read.map_err(|error| Failure::new(error.to_string(), remedy))?;
+            }
+            let mut plan = Some(plan);
             keeper::keep(announcer, |line, announcer| {
                 let Some(plan) = plan.take() else {
                     return Ok(());

@@ -6,7 +6,7 @@
 //! The authorities of the system and those of a file vouch for others ([`trust`]). A certificate of the file that the
 //! server shows itself is trusted, too, as it stands, with any signature: `openssl req -x509` marks what it makes as
 //! an authority's, and such a one vouches for others only, by the book. One that is no authority's vouches for itself alone.
-//! Names and dates count for all, in each handshake that is no resumption of an earlier one.
+//! Names and dates count for all, in each handshake that is no resumption of one in the last hour.
 //! A server that asks for a certificate is shown the one that was named, if one was. Files that were named are read again
 //! when they changed ([`certificates`]).
 
@@ -18,18 +18,24 @@ mod files;
 pub(super) mod fuzzing;
 mod handshake;
 mod outgoing;
+mod pem;
 mod record_key;
 mod report;
 mod tls_stream;
 mod trust;
 mod verifier;
 
-use std::{io, path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
-use penstock_base::MemoryBudget;
+use penstock_base::{
+    MemoryBudget, Mutex,
+    clock::{self, Instant},
+};
 use rustls::{
     CertificateError, CipherSuite, ClientConfig, InvalidMessage, RootCertStore,
-    client::WebPkiServerVerifier, crypto::CryptoProvider, pki_types::ServerName,
+    client::{Resumption, WebPkiServerVerifier},
+    crypto::CryptoProvider,
+    pki_types::ServerName,
 };
 use tokio::net::TcpStream;
 
@@ -44,10 +50,17 @@ use trust::Trust;
 pub use trust::read_system_trust;
 use verifier::Verifier;
 
+/// How long sessions are resumed: what is judged in a handshake, such as the dates of an authority, may have changed.
+const SESSIONS_AGE_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// Sessions that are remembered, each for a server by its name.
+const SESSIONS_MAX: usize = 256;
+
 /// Encrypts connections. Sessions of servers that it met are resumed.
 #[derive(Debug)]
 pub(super) struct TlsConnector {
-    config: Arc<ClientConfig>,
+    /// With the sessions since then.
+    config: Mutex<(Instant, Arc<ClientConfig>)>,
     /// The file of the certificate that is shown to who asks for one.
     shown: Option<Arc<Path>>,
     /// What connections draw from. Without it they have what they want.
@@ -58,6 +71,18 @@ impl TlsConnector {
     /// The same, with connections that draw from `memory`.
     pub(super) fn drawing_from(self, memory: Option<Arc<MemoryBudget>>) -> Self {
         Self { memory, ..self }
+    }
+
+    /// How to shake hands now.
+    fn config(&self) -> Arc<ClientConfig> {
+        let mut held = self.config.lock();
+        let (since, config) = &mut *held;
+        if since.elapsed() >= SESSIONS_AGE_MAX {
+            let mut forgetful = ClientConfig::clone(config);
+            forgetful.resumption = Resumption::in_memory_sessions(SESSIONS_MAX);
+            (*since, *config) = (clock::now(), Arc::new(forgetful));
+        }
+        Arc::clone(config)
     }
 
     /// Shakes hands with a server that must be `name`.
@@ -110,10 +135,10 @@ pub(super) fn connector(
         .with_custom_certificate_verifier(verifier);
     let mut config = match ours {
         Some(ours) => {
-            let (chain, key) = files::read_shown(ours)?;
+            let (chain, key) = pem::read_shown(ours)?;
             let shown = builder.with_client_auth_cert(chain, key);
-            let config = shown.map_err(|error| files::unfit(ours, &error))?;
-            files::warn_of_readers(&ours.key);
+            let config = shown.map_err(|error| pem::unfit(ours, &error))?;
+            pem::warn_of_readers(&ours.key);
             config
         }
         None => builder.with_no_client_auth(),
@@ -121,7 +146,7 @@ pub(super) fn connector(
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.enable_secret_extraction = true;
     Ok(TlsConnector {
-        config: Arc::new(config),
+        config: Mutex::new((clock::now(), Arc::new(config))),
         shown: ours.map(|ours| ours.certificate.as_path().into()),
         memory: None,
     })

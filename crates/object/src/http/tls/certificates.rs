@@ -27,7 +27,7 @@ const LOOK_DEADLINE: Duration = Duration::from_secs(1);
 /// How long files that cannot be used are left alone, unless they change.
 const FAULT_PAUSE: Duration = Duration::from_secs(10);
 
-/// After how long a look counts as lost, as one at a pipe in the place of a file, and another may begin beside it.
+/// After how long a look counts as lost, as one at a file server that is away, and another may begin beside it.
 const LOST_AFTER: Duration = Duration::from_secs(60);
 
 /// How many looks are lost at most, each of which holds a thread.
@@ -310,10 +310,8 @@ impl Certificates {
             .map(|path| path.display().to_string())
             .collect();
         files.dedup();
-        let files = match files.is_empty() {
-            true => "those of the system".to_owned(),
-            false => files.join(", "),
-        };
+        files.push("what the system trusts, SSL_CERT_FILE, SSL_CERT_DIR".to_owned());
+        let files = files.join(", ");
         untrusting(format!(
             "cannot read the certificates ({files}) within {limit:?}: is one a pipe to which nobody writes, or on a file server \
              that is away?"

@@ -1,243 +1,174 @@
-//! The files that options name: what is in them, and what is wrong with them.
+//! The files that options name, read in bounded time and space.
 
 use std::{
-    collections::HashSet,
     fs::File,
-    io::{self, Read},
-    os::unix::fs::{FileTypeExt, PermissionsExt},
-    path::{Path, PathBuf},
-    sync::{
-        LazyLock,
-        mpsc::{RecvTimeoutError, channel},
-    },
+    io::{self, ErrorKind, Read},
+    os::unix::fs::{FileTypeExt, OpenOptionsExt},
+    path::Path,
+    sync::mpsc::{RecvTimeoutError, channel},
     thread,
     time::Duration,
 };
 
-use penstock_base::{Mutex, run_blocking};
-use rustls::pki_types::{
-    CertificateDer, PrivateKeyDer,
-    pem::{self, PemObject},
+use penstock_base::{clock, run_blocking};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::OFlags,
 };
 
 use super::untrusting;
-use crate::{ClientCertificate, http::HttpError};
-
-/// The options that name files, as they are typed.
-pub(super) const CA_FILE: &str = "`--ca-file` (or AWS_CA_BUNDLE)";
-pub(super) const CLIENT_CERT: &str = "`--client-cert`";
-pub(super) const CLIENT_KEY: &str = "`--client-key`";
+use crate::http::HttpError;
 
 /// Bytes of a file of certificates: those of all authorities of a system are some 200 KiB.
 const FILE_MAX: u64 = 4 << 20;
 
-/// The right of everybody to read a key. A group's may be meant, as in a secret of Kubernetes.
-const OTHERS_MODE: u32 = 0o004;
+/// How long a pipe may say nothing: the program behind `<(...)` may have to ask somebody.
+const PIPE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A certificate with those between it and its authority, and its key.
-pub(super) type Shown = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+/// A file that an option names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NamedFile<'a> {
+    /// As it is typed.
+    option: &'static str,
+    pub(super) path: &'a Path,
+}
 
-/// What `read` comes to in a thread of its own, or `None` where it takes longer than `limit`: a pipe to which nobody writes, or
-/// a file server that is away. The thread is left behind then.
+impl<'a> NamedFile<'a> {
+    pub(super) fn of_authorities(path: &'a Path) -> Self {
+        let option = "`--ca-file` (or AWS_CA_BUNDLE)";
+        Self { option, path }
+    }
+
+    pub(super) fn of_client(path: &'a Path) -> Self {
+        let option = "`--client-cert`";
+        Self { option, path }
+    }
+
+    pub(super) fn of_key(path: &'a Path) -> Self {
+        let option = "`--client-key`";
+        Self { option, path }
+    }
+
+    /// What is in it.
+    pub(super) fn bytes(self) -> Result<Vec<u8>, HttpError> {
+        let bytes = read(self.path, PIPE_PATIENCE).map_err(|error| self.unusable(&error))?;
+        if bytes.len() as u64 > FILE_MAX {
+            let why = format!("it is longer than {} MiB", FILE_MAX >> 20);
+            return Err(self.unusable(&why));
+        }
+        let of_text = bytes.strip_prefix(BYTE_ORDER_MARK).map(<[u8]>::to_vec);
+        Ok(of_text.unwrap_or(bytes))
+    }
+
+    /// An error that tells what is wrong with it.
+    pub(super) fn unusable(self, why: &dyn std::fmt::Display) -> HttpError {
+        let Self { option, path } = self;
+        untrusting(format!("cannot use {option} {}: {why}", path.display()))
+    }
+}
+
+/// What some editors write before text.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The bytes of a file, one more than it may have at most. A pipe is waited for as long as `patience`, also for who writes to it.
+fn read(path: &Path, patience: Duration) -> io::Result<Vec<u8>> {
+    let mut open = File::options();
+    let file = open
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)?;
+    let mut bytes = Vec::new();
+    if !file.metadata()?.file_type().is_fifo() {
+        file.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
+        return Ok(bytes);
+    }
+    let began = clock::now();
+    let mut limited = (&file).take(FILE_MAX + 1);
+    loop {
+        await_bytes(&file, patience.saturating_sub(began.elapsed()))?;
+        match limited.read_to_end(&mut bytes) {
+            Ok(_) if bytes.is_empty() => {
+                return Err(io::Error::other(
+                    "it is a pipe without anything in it: one can be read once, and this command reads it more often; use a file",
+                ));
+            }
+            Ok(_) => return Ok(bytes),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Waits until a pipe has bytes, or an end.
+fn await_bytes(pipe: &File, patience: Duration) -> io::Result<()> {
+    let limit = Timespec {
+        tv_sec: patience.as_secs().cast_signed(),
+        tv_nsec: patience.subsec_nanos().into(),
+    };
+    let mut ends = [PollFd::new(pipe, PollFlags::IN)];
+    match rustix::io::retry_on_intr(|| poll(&mut ends, Some(&limit)))? {
+        0 => Err(io::Error::other("it is a pipe to which nobody writes")),
+        _ => Ok(()),
+    }
+}
+
+/// What `read` comes to in a thread of its own, which has ended then; `None` where it takes longer than `limit`, as where a file
+/// server is away, and the thread is left behind.
 pub(super) fn read_within<T: Send + 'static>(
     limit: Duration,
     read: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<Option<T>> {
     let (tell, told) = channel();
     let reader = thread::Builder::new().name("certificates".to_owned());
-    reader.spawn(move || tell.send(read()))?;
-    run_blocking(|| match told.recv_timeout(limit) {
-        Ok(read) => Ok(Some(read)),
-        Err(RecvTimeoutError::Timeout) => Ok(None),
-        Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the reader ended")),
-    })
-}
-
-/// The certificates of a file that an option names.
-pub(super) fn read_certificates(
-    option: &str,
-    path: &Path,
-) -> Result<Vec<CertificateDer<'static>>, HttpError> {
-    let bytes = read_file(option, path)?;
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    let certificates = read.map_err(|error| unusable(option, path, &of_pem(&error)))?;
-    if certificates.is_empty() {
-        let why = Binary::of(&bytes).map_or("it has no PEM certificate", Binary::words);
-        return Err(unusable(option, path, &why));
+    let reader = reader.spawn(move || tell.send(read()))?;
+    let read = run_blocking(|| told.recv_timeout(limit));
+    if matches!(read, Err(RecvTimeoutError::Timeout)) {
+        return Ok(None);
     }
-    Ok(certificates)
-}
-
-/// The certificate that is shown to servers, and its key.
-pub(super) fn read_shown(ours: &ClientCertificate) -> Result<Shown, HttpError> {
-    let chain = read_certificates(CLIENT_CERT, &ours.certificate)?;
-    let bytes = read_file(CLIENT_KEY, &ours.key)?;
-    let key = PrivateKeyDer::from_pem_slice(&bytes);
-    let key = key.map_err(|error| unfit_key(ours, &bytes, &error))?;
-    Ok((chain, key))
-}
-
-fn unfit_key(ours: &ClientCertificate, bytes: &[u8], error: &pem::Error) -> HttpError {
-    if has_passphrase(bytes) {
-        let why = "its key has a passphrase; `openssl pkey -in FILE -out NEW` makes a file without";
-        return unusable(CLIENT_KEY, &ours.key, &why);
-    }
-    match error {
-        pem::Error::NoItemsFound if ours.key == ours.certificate => {
-            let why = "it has no key; name the file that has it by `--client-key`";
-            unusable(CLIENT_CERT, &ours.certificate, &why)
-        }
-        pem::Error::NoItemsFound => {
-            let why = Binary::of(bytes).map_or("it has no PEM key", Binary::words);
-            unusable(CLIENT_KEY, &ours.key, &why)
-        }
-        other => unusable(CLIENT_KEY, &ours.key, &of_pem(other)),
-    }
-}
-
-/// Whether a key is enciphered: as PKCS#8 has it, or in a line behind the first one as OpenSSL had it before.
-fn has_passphrase(bytes: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(bytes);
-    ["-----BEGIN ENCRYPTED PRIVATE KEY", "Proc-Type: 4,ENCRYPTED"]
-        .iter()
-        .any(|mark| text.contains(mark))
-}
-
-/// What a file is that is no PEM.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Binary {
-    Pkcs12,
-    Key,
-    Certificate,
-}
-
-impl Binary {
-    /// By the first element within the first sequence: PKCS#12 begins with its version 3 (RFC 7292, section 4), keys with
-    /// version 0 or 1, certificates with another sequence.
-    fn of(bytes: &[u8]) -> Option<Self> {
-        let inner = match *bytes {
-            [0x30, 0x80, ref inner @ ..] => inner,
-            [0x30, length, ref inner @ ..] if length < 0x80 => inner,
-            [0x30, length, ref behind @ ..] => behind.get(usize::from(length & 0x7f)..)?,
-            _ => return None,
-        };
-        match *inner {
-            [2, 1, 3, ..] => Some(Self::Pkcs12),
-            [2, 1, 0 | 1, ..] => Some(Self::Key),
-            [0x30, ..] => Some(Self::Certificate),
-            _ => None,
-        }
-    }
-
-    fn words(self) -> &'static str {
-        match self {
-            Self::Pkcs12 => {
-                "it is PKCS#12, not PEM; `openssl pkcs12 -in FILE -nodes -out NEW` makes PEM of it"
-            }
-            Self::Key => {
-                "it is a key in DER, not PEM; `openssl pkey -inform der -in FILE -out NEW` makes PEM of it"
-            }
-            Self::Certificate => {
-                "it is a certificate in DER, not PEM; `openssl x509 -inform der -in FILE -out NEW` makes PEM of it"
-            }
-        }
-    }
-}
-
-/// The bytes of a file, one more than it may have at most, and whether it is a pipe.
-fn read_bounded(path: &Path) -> io::Result<(Vec<u8>, bool)> {
-    let file = File::open(path)?;
-    let is_pipe = file.metadata()?.file_type().is_fifo();
-    let mut bytes = Vec::new();
-    file.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
-    Ok((bytes, is_pipe))
-}
-
-fn read_file(option: &str, path: &Path) -> Result<Vec<u8>, HttpError> {
-    let (bytes, is_pipe) = read_bounded(path).map_err(|error| unusable(option, path, &error))?;
-    if is_pipe && bytes.is_empty() {
-        let why = "it is a pipe without anything in it: one can be read once, and a mount \
-                   reads twice, so use a file";
-        return Err(unusable(option, path, &why));
-    }
-    if bytes.len() as u64 > FILE_MAX {
-        let why = format!("it is longer than {} MiB", FILE_MAX >> 20);
-        return Err(unusable(option, path, &why));
-    }
-    Ok(bytes)
-}
-
-/// Why a certificate and a key cannot be shown.
-pub(super) fn unfit(ours: &ClientCertificate, error: &rustls::Error) -> HttpError {
-    match error {
-        rustls::Error::InconsistentKeys(_) => {
-            let why = format!("it is not the key of {}", ours.certificate.display());
-            unusable(CLIENT_KEY, &ours.key, &why)
-        }
-        // What the library says of a key that it cannot read.
-        rustls::Error::General(_) => {
-            let why = "it is damaged, or of a kind that is not supported; RSA of 2048 to 4096 bits, P-256, P-384 and Ed25519 are";
-            unusable(CLIENT_KEY, &ours.key, &why)
-        }
-        other => unusable(CLIENT_CERT, &ours.certificate, other),
-    }
-}
-
-/// Warns, once in a process, of a key that everybody can read.
-pub(super) fn warn_of_readers(key: &Path) {
-    static TOLD: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::default);
-    let mode = std::fs::metadata(key).map_or(0, |known| known.permissions().mode());
-    if mode & OTHERS_MODE != 0 && TOLD.lock().insert(key.to_owned()) {
-        tracing::warn!(
-            "the key {} can be read by everybody: `chmod o-r` ends that",
-            key.display()
-        );
-    }
-}
-
-/// What is wrong with a file of PEM.
-fn of_pem(error: &pem::Error) -> String {
-    let why = match error {
-        pem::Error::MissingSectionEnd { .. } => "it is cut: the line that ends a part is missing",
-        pem::Error::IllegalSectionStart { .. } => {
-            "it is no PEM: a line that begins a part is damaged"
-        }
-        pem::Error::Base64Decode(_) => "it is damaged: a part is not Base64",
-        other => return other.to_string(),
-    };
-    why.to_owned()
-}
-
-pub(super) fn unusable(option: &str, path: &Path, error: &dyn std::fmt::Display) -> HttpError {
-    untrusting(format!("cannot use {option} {}: {error}", path.display()))
+    let _ = reader.join();
+    read.map(Some)
+        .map_err(|_| io::Error::other("the reader of certificates ended early"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
-    fn files_that_are_no_pem_are_told_by_what_they_are() {
-        for (bytes, is) in [
-            (
-                &[0x30, 0x82, 9, 0xa1, 2, 1, 3, 0x30][..],
-                Some(Binary::Pkcs12),
-            ),
-            (&[0x30, 0x80, 2, 1, 3, 0x30], Some(Binary::Pkcs12)),
-            (&[0x30, 0x2e, 2, 1, 0, 0x30], Some(Binary::Key)),
-            (&[0x30, 0x81, 0x87, 2, 1, 0, 0x30], Some(Binary::Key)),
-            (&[0x30, 0x77, 2, 1, 1, 4], Some(Binary::Key)),
-            (
-                &[0x30, 0x82, 1, 0x85, 0x30, 0x82],
-                Some(Binary::Certificate),
-            ),
-            (b"0123456789", None),
-            (b"-----BEGIN", None),
-            (&[0x30, 0xff, 2, 1, 3], None),
-            (&[0x30], None),
-            (&[], None),
-        ] {
-            assert_eq!(Binary::of(bytes), is, "{bytes:?}");
-        }
+    fn a_pipe_is_read_in_whatever_pieces_it_comes_and_waited_for_in_bounds() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo").success());
+        let began = Instant::now();
+        let little = Duration::from_millis(50);
+        let silent = read(&pipe, little).expect_err("nobody writes");
+        assert!(silent.to_string().contains("nobody writes"), "{silent}");
+        // Whether or not somebody has it open.
+        let both = File::options().read(true).write(true).open(&pipe);
+        let both = both.expect("a pipe");
+        let silent = read(&pipe, little).expect_err("nobody writes");
+        assert!(silent.to_string().contains("nobody writes"), "{silent}");
+        assert!(
+            began.elapsed() < Duration::from_secs(9),
+            "{:?}",
+            began.elapsed()
+        );
+        drop(both);
+        let to = pipe.clone();
+        let writer = thread::spawn(move || {
+            use std::io::Write;
+            let mut pipe = File::options().write(true).open(to).expect("a pipe");
+            for piece in 0..3 {
+                thread::sleep(Duration::from_millis(20));
+                pipe.write_all(&[piece; 100_000]).expect("read");
+            }
+        });
+        let bytes = read(&pipe, Duration::from_secs(60)).expect("all of it");
+        writer.join().expect("no panic");
+        let expected = [[0; 100_000], [1; 100_000], [2; 100_000]].concat();
+        assert!(bytes == expected, "{} bytes", bytes.len());
     }
 }

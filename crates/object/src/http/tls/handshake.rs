@@ -1,6 +1,6 @@
 //! Shaking hands, which is rustls' own: names, certificates, versions, tickets.
 
-use std::{io, sync::Arc};
+use std::io;
 
 use rustls::{
     client::UnbufferedClientConnection,
@@ -53,8 +53,8 @@ impl Handshake {
         name: ServerName<'static>,
         tcp: &mut TcpStream,
     ) -> io::Result<Self> {
-        let config = Arc::clone(&connector.config);
-        let connection = UnbufferedClientConnection::new(config, name).map_err(failure)?;
+        let connection =
+            UnbufferedClientConnection::new(connector.config(), name).map_err(failure)?;
         let mut handshake = Self {
             connection,
             received: Vec::new(),

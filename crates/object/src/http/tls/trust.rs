@@ -1,7 +1,7 @@
 //! Whom a client trusts: the authorities of the system, and the certificates of a file.
 //!
-//! The library that goes over a chain asks an authority for its name and its key alone. So those of the file are asked here
-//! whether they may still vouch for servers; those of the system are kept by who looks after it.
+//! The library that goes over a chain asks an authority for its name, its key and what names it is for. So those of the file are
+//! asked here whether they may sign for servers, and now; those of the system are kept by who looks after it.
 
 use std::{
     path::Path,
@@ -19,7 +19,8 @@ use x509_parser::{
 };
 
 use super::{
-    files::{CA_FILE, read_certificates, read_within, unusable},
+    files::{NamedFile, read_within},
+    pem::read_certificates,
     untrusting,
 };
 use crate::http::HttpError;
@@ -68,11 +69,21 @@ impl Trust {
         self.roots_with(|_| true)
     }
 
-    /// The same without those of the file that may not vouch for servers now, and the first of these; `None` where all may.
-    pub(super) fn fit_roots(&self, now: UnixTime) -> Option<(RootCertStore, Unfit)> {
-        let unfit = self.authorities.iter().find_map(|one| one.unfit(now))?;
-        let fit = self.roots_with(|authority| authority.unfit(now).is_none());
-        Some((fit, unfit))
+    /// The authorities of the file that may not vouch for servers now.
+    pub(super) fn unfit(&self, now: UnixTime) -> Vec<Unfit<'_>> {
+        let unfit = self.authorities.iter().filter_map(|authority| {
+            let why = authority.unfit(now)?;
+            Some(Unfit { authority, why })
+        });
+        unfit.collect()
+    }
+
+    /// Who may vouch for servers now, and `but`, which may not.
+    pub(super) fn fit_roots(&self, now: UnixTime, but: Option<&Unfit<'_>>) -> RootCertStore {
+        self.roots_with(|authority| {
+            let is_it = but.is_some_and(|but| std::ptr::eq(but.authority, authority));
+            is_it || authority.unfit(now).is_none()
+        })
     }
 
     fn roots_with(&self, is_wanted: impl Fn(&Authority) -> bool) -> RootCertStore {
@@ -88,35 +99,34 @@ impl Trust {
 
 /// An authority of the file.
 #[derive(Debug)]
-struct Authority {
+pub(super) struct Authority {
     anchor: TrustAnchor<'static>,
-    subject: String,
+    pub(super) subject: String,
     /// Its first and last second, since 1970.
     valid: (i64, i64),
+    may_sign: bool,
     is_for_servers: bool,
 }
 
-/// Why an authority of the file may not vouch for a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unfit {
-    pub(super) subject: String,
+/// One that may not vouch for a server.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unfit<'a> {
+    pub(super) authority: &'a Authority,
     pub(super) why: UnfitFor,
 }
 
+/// What an authority may not be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnfitFor {
-    Expired,
-    NotYetValid,
+    /// It has expired.
+    Today,
+    /// It is not valid yet.
+    AlreadyNow,
+    /// Its keyUsage does not let it sign others.
+    Signing,
+    /// Its extendedKeyUsage does not let it vouch for servers.
     Servers,
 }
-
-impl std::fmt::Display for Unfit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} may not vouch: {:?}", self.subject, self.why)
-    }
-}
-
-impl std::error::Error for Unfit {}
 
 impl Authority {
     /// `None` if it is damaged.
@@ -130,23 +140,27 @@ impl Authority {
                 validity.not_before.timestamp(),
                 validity.not_after.timestamp(),
             ),
+            may_sign: may_sign(parsed),
             is_for_servers: vouches_for_servers(parsed),
         })
     }
 
-    fn unfit(&self, now: UnixTime) -> Option<Unfit> {
+    fn unfit(&self, now: UnixTime) -> Option<UnfitFor> {
         let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        let why = match self.valid {
-            (_, last) if last < now => UnfitFor::Expired,
-            (first, _) if now < first => UnfitFor::NotYetValid,
-            _ if !self.is_for_servers => UnfitFor::Servers,
-            _ => return None,
-        };
-        Some(Unfit {
-            subject: self.subject.clone(),
-            why,
-        })
+        match self.valid {
+            (_, last) if last < now => Some(UnfitFor::Today),
+            (first, _) if now < first => Some(UnfitFor::AlreadyNow),
+            _ if !self.may_sign => Some(UnfitFor::Signing),
+            _ if !self.is_for_servers => Some(UnfitFor::Servers),
+            _ => None,
+        }
     }
+}
+
+/// Whether its key usage, if it has one, lets it sign certificates.
+fn may_sign(authority: &X509Certificate<'_>) -> bool {
+    let usage = authority.key_usage();
+    usage.is_ok_and(|usage| usage.is_none_or(|usage| usage.value.key_cert_sign()))
 }
 
 /// Whether its extended key usage, if it has one, names servers, or all purposes.
@@ -163,12 +177,13 @@ fn is_of_authority(parsed: &X509Certificate<'_>) -> bool {
 
 /// The certificates of the file, and the authorities among them.
 fn read_named(path: &Path) -> Result<(Vec<CertificateDer<'static>>, Vec<Authority>), HttpError> {
-    let named = read_certificates(CA_FILE, path)?;
+    let file = NamedFile::of_authorities(path);
+    let named = read_certificates(file)?;
     let mut authorities = Vec::new();
     for (index, certificate) in named.iter().enumerate() {
         let damaged = || {
             let why = format!("certificate {} in it is damaged", index + 1);
-            unusable(CA_FILE, path, &why)
+            file.unusable(&why)
         };
         let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| damaged())?;
         if is_of_authority(&parsed) {
@@ -196,11 +211,18 @@ pub(super) fn system() -> Arc<RootCertStore> {
     }
 }
 
-/// Reads what the system trusts, for this process and those that it forks. What takes longer than half a minute is left to who needs it.
-pub fn read_system_trust() {
-    if let Err(error) = read_within(SYSTEM_DEADLINE, system) {
-        tracing::debug!(%error, "the system's certificates are read later");
-    }
+/// Reads what the system trusts, for this process and those that it forks; no thread is left where that goes well. Fails where it
+/// takes longer than half a minute.
+pub fn read_system_trust() -> std::io::Result<()> {
+    let late = || {
+        std::io::Error::other(
+            "the system's certificates (SSL_CERT_FILE, SSL_CERT_DIR) cannot be read within 30 s: is one a pipe, or on a file \
+             server that is away?",
+        )
+    };
+    read_within(SYSTEM_DEADLINE, system)?
+        .map(drop)
+        .ok_or_else(late)
 }
 
 /// An authority that signed nothing, for it has no key: the library wants one where none is trusted.

@@ -62,18 +62,74 @@ impl Verifier {
         })
     }
 
-    /// Judges by all who are trusted, and by those of them who may vouch for servers now.
+    /// Judges by all who are trusted, and then without those of them who may not vouch for servers now.
     fn verify(&self, claim: &Claim<'_>) -> Result<ServerCertVerified, Error> {
         let verified = claim.verified_by(&self.book)?;
-        let Some((fit, unfit)) = self.trust.fit_roots(claim.now) else {
+        let unfit = self.trust.unfit(claim.now);
+        let Some(first) = unfit.first() else {
             return Ok(verified);
         };
-        let book = by_the_book(fit, &self.provider);
-        let book = book.map_err(|error| Error::General(error.message))?;
-        let by_fit = claim.verified_by(&book);
-        by_fit.map_err(|_| CertificateError::Other(OtherError(Arc::new(unfit))).into())
+        if self.is_verified_with(claim, None) {
+            return Ok(verified);
+        }
+        let vouches = |unfit: &&Unfit<'_>| self.is_verified_with(claim, Some(unfit));
+        let culprit = unfit.iter().find(vouches).unwrap_or(first);
+        let why = OtherError(Arc::new(Unvouched::of(culprit)));
+        Err(CertificateError::Other(why).into())
+    }
+
+    fn is_verified_with(&self, claim: &Claim<'_>, unfit: Option<&Unfit<'_>>) -> bool {
+        let roots = self.trust.fit_roots(claim.now, unfit);
+        let book = by_the_book(roots, &self.provider);
+        book.is_ok_and(|book| claim.verified_by(&book).is_ok())
     }
 }
+
+/// The authority that signed a certificate may not.
+#[derive(Debug)]
+struct Unvouched {
+    subject: String,
+    why: UnfitFor,
+}
+
+impl Unvouched {
+    fn of(Unfit { authority, why }: &Unfit<'_>) -> Self {
+        Self {
+            subject: authority.subject.clone(),
+            why: *why,
+        }
+    }
+
+    /// What is wrong, and what helps.
+    fn words(&self) -> (String, Cow<'static, str>) {
+        let (what, remedy) = match self.why {
+            UnfitFor::Today => (
+                "has expired",
+                "set `--ca-file` to what it was renewed by, or set the clock of this machine",
+            ),
+            UnfitFor::AlreadyNow => ("is not valid yet", "wait, or set the clock of this machine"),
+            UnfitFor::Signing => (
+                "may not sign others",
+                "have an authority sign it whose keyUsage has keyCertSign, or which has none",
+            ),
+            UnfitFor::Servers => (
+                "is not one for servers",
+                "have an authority sign it whose extendedKeyUsage has serverAuth, or which has none",
+            ),
+        };
+        let subject = &self.subject;
+        let why = format!("is signed by an authority of `--ca-file`, {subject}, which {what}");
+        (why, Cow::Borrowed(remedy))
+    }
+}
+
+impl fmt::Display for Unvouched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words().0)
+    }
+}
+
+impl std::error::Error for Unvouched {}
 
 /// Judges what the book, which stopped at whom it trusts, did not come to.
 fn verify_by_itself(
@@ -109,22 +165,19 @@ fn is_sound(error: &Error) -> bool {
                 | Why::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }
         )
     );
-    is_of_an_authority(error) || is_vouched_by_none || unfit(error).is_some()
+    let is_of_who_signed = match other(error) {
+        Some(webpki::Error::CaUsedAsEndEntity | webpki::Error::NameConstraintViolation) => true,
+        _ => other::<Unvouched>(error).is_some(),
+    };
+    is_of_who_signed || is_vouched_by_none
 }
 
-/// Who signed it and may not.
-fn unfit(error: &Error) -> Option<&Unfit> {
+/// What is wrong with a certificate that has no name among the library's.
+fn other<T: std::error::Error + 'static>(error: &Error) -> Option<&T> {
     match error {
         Error::InvalidCertificate(CertificateError::Other(OtherError(why))) => why.downcast_ref(),
         _ => None,
     }
-}
-
-fn is_of_an_authority(error: &Error) -> bool {
-    let Error::InvalidCertificate(CertificateError::Other(OtherError(why))) = error else {
-        return false;
-    };
-    matches!(why.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
 }
 
 impl ServerCertVerifier for Verifier {
@@ -187,7 +240,13 @@ struct Distrust {
 
 impl Distrust {
     fn of(error: &Error, certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> Error {
-        let (why, remedy) = words(error, name);
+        let (why, remedy) = match is_of_itself(error, certificate) {
+            true => words(error, name),
+            false => (
+                format!("is signed by one in between that {}", words(error, name).0),
+                Cow::Borrowed("have the server send another one in between"),
+            ),
+        };
         let digest = Sha256::digest(certificate);
         let fingerprint = digest.iter().map(|byte| format!("{byte:02X}"));
         let distrust = Self {
@@ -215,8 +274,30 @@ impl fmt::Display for Distrust {
 
 impl std::error::Error for Distrust {}
 
+/// Whether what is wrong is so of the certificate, and not of one between it and its authority.
+fn is_of_itself(error: &Error, certificate: &CertificateDer<'_>) -> bool {
+    use CertificateError as Why;
+    let Error::InvalidCertificate(why) = error else {
+        return true;
+    };
+    match why {
+        Why::Expired
+        | Why::ExpiredContext { .. }
+        | Why::NotValidYet
+        | Why::NotValidYetContext { .. } => {
+            let parsed = X509Certificate::from_der(certificate);
+            !parsed.is_ok_and(|(_, parsed)| parsed.validity().is_valid())
+        }
+        Why::InvalidPurpose | Why::InvalidPurposeContext { .. } => !is_for_servers(certificate),
+        _ => true,
+    }
+}
+
 fn words(error: &Error, name: &ServerName<'_>) -> (String, Cow<'static, str>) {
     use CertificateError as Why;
+    if let Some(unvouched) = other::<Unvouched>(error) {
+        return unvouched.words();
+    }
     let (why, remedy) = match error {
         Error::InvalidCertificate(Why::NotValidForNameContext { presented, .. }) => {
             let presented: Vec<_> = presented.iter().map(|name| bare(name)).collect();
@@ -247,34 +328,26 @@ fn words(error: &Error, name: &ServerName<'_>) -> (String, Cow<'static, str>) {
             "is not one for servers",
             "make it anew with extendedKeyUsage=serverAuth, or without one",
         ),
-        _ if is_of_an_authority(error) => (
-            "is that of an authority",
-            "set `--ca-file` to the certificate itself if it is to be trusted",
-        ),
-        other if let Some(unfit) = unfit(other) => return words_of_unfit(unfit),
-        other => {
-            let why = format!("is not accepted: {other}");
-            return (why, Cow::Borrowed("use another one"));
-        }
+        error => match other(error) {
+            Some(webpki::Error::CaUsedAsEndEntity) => (
+                "is that of an authority",
+                "set `--ca-file` to the certificate itself if it is to be trusted",
+            ),
+            Some(webpki::Error::NameConstraintViolation) => (
+                "is signed by an authority that is not for this name",
+                "have another one sign it, or set `--ca-file` to the certificate itself",
+            ),
+            Some(webpki::Error::UnsupportedCertVersion) => (
+                "is of version 1, which names no host",
+                "make it anew with a subjectAltName",
+            ),
+            _ => {
+                let why = format!("is not accepted: {error}");
+                return (why, Cow::Borrowed("use another one"));
+            }
+        },
     };
     (why.to_owned(), Cow::Borrowed(remedy))
-}
-
-/// For a certificate that an authority of the file signed which may not vouch for it.
-fn words_of_unfit(Unfit { subject, why }: &Unfit) -> (String, Cow<'static, str>) {
-    let (what, remedy) = match why {
-        UnfitFor::Expired => (
-            "has expired",
-            "set `--ca-file` to what it was renewed by, or set the clock of this machine",
-        ),
-        UnfitFor::NotYetValid => ("is not valid yet", "wait, or set the clock of this machine"),
-        UnfitFor::Servers => (
-            "is not one for servers",
-            "have an authority sign it whose extendedKeyUsage has serverAuth, or which has none",
-        ),
-    };
-    let why = format!("is signed by an authority of `--ca-file`, {subject}, which {what}");
-    (why, Cow::Borrowed(remedy))
 }
 
 /// Whether the authority is known, and nobody here can verify what it signs: its key, or how it signs, is of another kind.

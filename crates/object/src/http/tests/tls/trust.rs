@@ -328,20 +328,30 @@ async fn an_authority_that_may_not_vouch_for_servers_vouches_for_none() {
             b"secret"
         );
     }
-    let made = |first: i32, last: i32, for_clients: bool| {
+    let dated = |first: i32, last: i32| {
         signed_by_one(|params| {
             params.not_before = date_time_ymd(first, 1, 1);
             params.not_after = date_time_ymd(last, 1, 1);
-            if for_clients {
-                params.extended_key_usages = vec![ClientAuth];
-            }
         })
     };
+    let for_clients = signed_by_one(|params| params.extended_key_usages = vec![ClientAuth]);
+    let no_signer = signed_by_one(|params| {
+        params.key_usages = vec![rcgen::KeyUsagePurpose::DigitalSignature];
+    });
+    let (_, old) = signed_by_one(|params| {
+        params.not_after = date_time_ymd(2001, 1, 1);
+        let name = &mut params.distinguished_name;
+        name.push(rcgen::DnType::OrganizationName, "Old");
+    });
     for ((shown, authority), what) in [
-        (made(2000, 2001, false), "has expired"),
-        (made(2100, 2101, false), "not valid yet"),
-        (made(2000, 2101, true), "not one for servers"),
+        (dated(2000, 2001), "has expired"),
+        (dated(2100, 2101), "not valid yet"),
+        (for_clients, "not one for servers"),
+        (no_signer, "may not sign others"),
     ] {
+        // Of several the one is named that signed it.
+        let asked = ask(&shown, &[&old, &authority, &old]).await;
+        untrusted(asked, &["CN=The Authority, which", what]);
         let asked = ask(&shown, &[&authority]).await;
         untrusted(asked, &["CN=The Authority", "--ca-file", what]);
         // Others are not disturbed, and one that stands there itself needs nobody.
@@ -351,4 +361,48 @@ async fn an_authority_that_may_not_vouch_for_servers_vouches_for_none() {
         let asked = ask(&shown, &[&authority, &shown]).await;
         assert_eq!(asked.expect("trusted"), b"secret");
     }
+}
+
+/// What the server should renew is the one in between.
+#[tokio::test]
+async fn what_is_wrong_with_one_in_between_is_told_of_that_one() {
+    let made = |years: std::ops::Range<i32>, is_ca: bool, name: &str| {
+        let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        let text = format!("is {name}");
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, text);
+        params.not_before = date_time_ymd(years.start, 1, 1);
+        params.not_after = date_time_ymd(years.end, 1, 1);
+        if is_ca {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        params
+    };
+    let key = || KeyPair::generate().expect("a key");
+    let (root, root_key) = (made(2000..2100, true, "root.example"), key());
+    let (between, between_key) = (made(2000..2001, true, "between.example"), key());
+    let (leaf, leaf_key) = (made(2000..2100, false, "localhost"), key());
+    let root_cert = root.self_signed(&root_key).expect("a certificate");
+    let issuer = rcgen::Issuer::from_params(&root, &root_key);
+    let between_cert = between
+        .signed_by(&between_key, &issuer)
+        .expect("a certificate");
+    let issuer = rcgen::Issuer::from_params(&between, &between_key);
+    let leaf_cert = leaf.signed_by(&leaf_key, &issuer).expect("a certificate");
+    let chain = vec![leaf_cert.der().clone(), between_cert.der().clone()];
+    let leaf_key = PrivateKeyDer::try_from(leaf_key.serialize_der()).expect("a key");
+    let (origin, _server) = serve_certificates(chain, leaf_key).await;
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), root_cert.pem()).expect("written");
+    let client = client_with(HttpSettings {
+        ca_file: Some(file.path().to_owned()),
+        ..HttpSettings::default()
+    });
+    let asked = get(&client, &origin).await;
+    untrusted(
+        asked,
+        &["signed by one in between that has expired", "send another"],
+    );
 }
