@@ -23,20 +23,21 @@ pub(crate) enum Purpose {
 /// What the failed request means to the file operation that made it. Logs the failure.
 pub(crate) fn object_failure(error: &ObjectError, purpose: Purpose) -> FsError {
     let meaning = meaning_of(error, purpose);
+    if matches!(error.kind, ErrorKind::NotFound | ErrorKind::AlreadyExists) {
+        tracing::debug!("{error}");
+        return meaning;
+    }
     let told = match meaning {
         // They have the text of the error.
         FsError::Io(_) | FsError::TimedOut(_) | FsError::Corrupt(_) => error.to_string(),
         _ => format!("{error}: {meaning}"),
     };
-    match error.kind {
-        ErrorKind::NotFound | ErrorKind::AlreadyExists => tracing::debug!("{error}"),
-        _ => tracing::warn!(
-            operation = error.operation.name(),
-            code = error.code,
-            request = error.request_id,
-            "{told}"
-        ),
-    }
+    tracing::warn!(
+        operation = error.operation.name(),
+        code = error.code,
+        request = error.request_id,
+        "{told}"
+    );
     meaning
 }
 

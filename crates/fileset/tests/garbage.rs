@@ -17,8 +17,8 @@ use penstock_fileset::{
     },
     garbage::{Count, Garbage, LEAK_GRACE, Sweep, collect_garbage},
 };
-use penstock_object::{Below, Key, ListOptions, ListPage, ObjectResult, Store};
-use penstock_object_testing::MemoryStore;
+use penstock_object::{Below, ErrorKind, Key, ListOptions, ListPage, ObjectResult, Store};
+use penstock_object_testing::{Fault, MemoryStore};
 use penstock_transfer::Transfer;
 use penstock_vfs::{Dentry, Identity, OpenOptions, RemoveKind, Volume, WritePlace};
 
@@ -294,12 +294,15 @@ async fn what_is_deleted_beside_a_check_is_not_missed() {
 #[tokio::test]
 async fn what_is_uploaded_beside_a_check_is_not_missed() {
     let place = Place::spooled().await;
+    let away = Fault::fail(ErrorKind::Unavailable);
+    place.faults.rate(None, 1.0, away);
     place.store(ROOT, "name", &[1; 1000]).await.unwrap();
     let bucket = Paused::new(&place.bucket, true);
     let spool = place.spool.as_ref().unwrap();
     assert_eq!(spool.waiting(), (1000, 1));
     let uploaded = async {
         bucket.asked.notified().await;
+        place.faults.clear();
         place.until(|| async { spool.waiting() == (0, 0) }).await;
         bucket.go_on.notify_one();
     };

@@ -233,11 +233,9 @@ fn serve_in_background(plan: Plan, announcer: Announcer) -> Outcome {
         VolumeKind::Bucket | VolumeKind::Fileset => serve_here(plan, announcer),
         VolumeKind::Stream => {
             start_logging(&plan);
-            // Who serves later is forked, in another directory than the one that relative names count from.
-            if stores::local_directory(&plan.volume.source).is_none() {
-                let remedy = "name files that can be read, or unset the variables";
-                let read = penstock_object::read_system_trust();
-                read.map_err(|error| Failure::new(error.to_string(), remedy))?;
+            if let Err(failure) = read_trust(&plan) {
+                announcer.failed(&failure);
+                return Err(failure);
             }
             let mut plan = Some(plan);
             keeper::keep(announcer, |line, announcer| {
@@ -249,6 +247,20 @@ fn serve_in_background(plan: Plan, announcer: Announcer) -> Outcome {
             })
         }
     }
+}
+
+/// Reads what the system trusts, if the store is spoken to by TLS: who serves later is forked, in another directory than the one
+/// that relative names count from.
+fn read_trust(plan: &Plan) -> Outcome {
+    let endpoint = plan.volume.values.text(&table::ENDPOINT);
+    if stores::local_directory(&plan.volume.source).is_some()
+        || endpoint.is_some_and(stores::is_plain)
+    {
+        return Ok(());
+    }
+    let remedy = "name files that can be read, or unset the variables";
+    let read = penstock_object::read_system_trust();
+    read.map_err(|error| Failure::new(error.to_string(), remedy))
 }
 
 /// Serves in this process. A bucket's mount has a guardian; a stream volume's in the foreground has none, as the

@@ -39,10 +39,11 @@ use rustls::{
 };
 use tokio::net::TcpStream;
 
-use super::{HttpError, Origin};
-use crate::{ClientCertificate, ErrorKind};
+use super::{HttpError, HttpSettings, Origin};
+use crate::ErrorKind;
 use alerts::Refused;
 pub(super) use certificates::Certificates;
+use files::NamedFile;
 pub use report::{CertificateFacts, TlsReport, TrustedBy};
 pub use tls_stream::room_for_seals;
 pub(super) use tls_stream::{RECEIVED_AT_ONCE, SEALS_MAX, TlsStream};
@@ -68,11 +69,6 @@ pub(super) struct TlsConnector {
 }
 
 impl TlsConnector {
-    /// The same, with connections that draw from `memory`.
-    pub(super) fn drawing_from(self, memory: Option<Arc<MemoryBudget>>) -> Self {
-        Self { memory, ..self }
-    }
-
     /// How to shake hands now.
     fn config(&self) -> Arc<ClientConfig> {
         let mut held = self.config.lock();
@@ -120,12 +116,11 @@ impl From<Broken> for io::Error {
     }
 }
 
-/// A connector that trusts the system's certificates and those in `ca_file`, and shows `ours` to who asks for it.
-pub(super) fn connector(
-    ca_file: Option<&Path>,
-    ours: Option<&ClientCertificate>,
-) -> Result<TlsConnector, HttpError> {
-    let trust = Trust::of(ca_file)?;
+/// A connector that trusts and shows what the settings name. Fails where that is of no use.
+pub(super) fn connector(settings: &HttpSettings) -> Result<TlsConnector, HttpError> {
+    let patience = settings.connect_timeout;
+    let ca_file = settings.ca_file.as_deref();
+    let trust = Trust::of(ca_file.map(|path| NamedFile::of_authorities(path, patience)))?;
     let provider = Arc::new(provider());
     let verifier = Arc::new(Verifier::new(trust, &provider)?);
     let builder = ClientConfig::builder_with_provider(provider)
@@ -133,9 +128,10 @@ pub(super) fn connector(
         .map_err(|error| cannot(&error))?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
+    let ours = settings.client_certificate.as_ref();
     let mut config = match ours {
         Some(ours) => {
-            let (chain, key) = pem::read_shown(ours)?;
+            let (chain, key) = pem::read_shown(ours, patience)?;
             let shown = builder.with_client_auth_cert(chain, key);
             let config = shown.map_err(|error| pem::unfit(ours, &error))?;
             pem::warn_of_readers(&ours.key);
@@ -148,7 +144,7 @@ pub(super) fn connector(
     Ok(TlsConnector {
         config: Mutex::new((clock::now(), Arc::new(config))),
         shown: ours.map(|ours| ours.certificate.as_path().into()),
-        memory: None,
+        memory: settings.memory.clone(),
     })
 }
 
@@ -213,6 +209,11 @@ pub(super) fn told(error: &io::Error) -> Option<(ErrorKind, String)> {
         rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
             "what answers there speaks no TLS; is it http:// or another port?".to_owned()
         }
+        rustls::Error::InvalidCertificate(_) => {
+            "the server signs with another key than its certificate has, or with one that is not supported here: RSA of 2048 \
+             bits or more, P-256, P-384 and Ed25519 are"
+                .to_owned()
+        }
         other => format!("{other}; check the endpoint's scheme and name"),
     };
     Some((ErrorKind::Untrusted, message))
@@ -245,5 +246,25 @@ mod tests {
         let [first, second, _] = sorted(true);
         assert!(first.contains("AES_128") && second.contains("AES_256"));
         assert!(sorted(false)[0].contains("CHACHA20"));
+    }
+
+    /// What a handshake judges may have changed since the one that a session is of.
+    #[tokio::test(start_paused = true)]
+    async fn sessions_are_forgotten_from_time_to_time() {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("made");
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), made.cert.pem()).expect("written");
+        let settings = HttpSettings {
+            ca_file: Some(file.path().to_owned()),
+            ..HttpSettings::default()
+        };
+        let connector = connector(&settings).expect("a certificate");
+        let first = connector.config();
+        tokio::time::advance(SESSIONS_AGE_MAX - Duration::from_secs(1)).await;
+        assert!(Arc::ptr_eq(&first, &connector.config()));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let second = connector.config();
+        assert!(!Arc::ptr_eq(&first, &second));
+        assert!(Arc::ptr_eq(&second, &connector.config()));
     }
 }

@@ -23,8 +23,9 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// show instead. Of another one's page, as of a gateway whose own client certificate is refused, the status counts.
 const NGINX_STATUS: [u16; 3] = [400, 495, 496];
 
-const WANTS_CLIENT_CERTIFICATE: &str = "the server wants a certificate of its client: set `--client-cert` to one that it \
-     trusts, or use an endpoint that asks for none";
+/// What an answer to HEAD, which has no body, leaves unsaid.
+const HEAD_HAS_NO_WORDS: &str =
+    "without a reason, which an answer to HEAD cannot have: `penstock check` asks for one";
 
 const WANTS_TLS: &str = "the server speaks HTTPS there: say https:// in the endpoint";
 
@@ -36,14 +37,21 @@ pub(super) fn error_from(
     body: &[u8],
 ) -> ObjectError {
     let mut failure = read_failure(headers, body);
-    let kind = match failure.code.is_empty() && wants_client_certificate(status, body) {
-        true => {
-            WANTS_CLIENT_CERTIFICATE.clone_into(&mut failure.message);
+    let page = match failure.code.is_empty() && NGINX_STATUS.contains(&status) {
+        true => ClientCertificatePage::of(body),
+        false => None,
+    };
+    let kind = match page {
+        Some(page) => {
+            page.words().clone_into(&mut failure.message);
             ErrorKind::ClientUntrusted
         }
-        false => kind_of(operation, status, &failure),
+        None => kind_of(operation, status, &failure),
     };
-    let message = explain(kind, status, &failure, headers);
+    let mut message = explain(kind, status, &failure, headers);
+    if operation == Operation::Head && failure.message.is_empty() && status == 400 {
+        message = format!("{message} {HEAD_HAS_NO_WORDS}");
+    }
     let mut error = ObjectError::new(kind, operation, message);
     error.status = Some(status);
     error.request_id = request_id(&failure, headers);
@@ -83,13 +91,35 @@ fn wants_tls(body: &[u8]) -> bool {
     says_one_of(body, &WORDS)
 }
 
-/// Whether a server says, behind the handshake, that it lacks a certificate of its client or does not trust it: nginx does.
-fn wants_client_certificate(status: u16, body: &[u8]) -> bool {
-    const WORDS: [&str; 2] = [
-        "No required SSL certificate was sent",
-        "The SSL certificate error",
-    ];
-    NGINX_STATUS.contains(&status) && says_one_of(body, &WORDS)
+/// What a server says, behind the handshake, of the certificate of its client: nginx does.
+enum ClientCertificatePage {
+    Missing,
+    Refused,
+}
+
+impl ClientCertificatePage {
+    fn of(body: &[u8]) -> Option<Self> {
+        match () {
+            () if says_one_of(body, &["No required SSL certificate was sent"]) => {
+                Some(Self::Missing)
+            }
+            () if says_one_of(body, &["The SSL certificate error"]) => Some(Self::Refused),
+            () => None,
+        }
+    }
+
+    fn words(&self) -> &'static str {
+        match self {
+            Self::Missing => {
+                "the server wants a certificate of its client: set `--client-cert` to one that it trusts, or use an endpoint \
+                 that asks for none"
+            }
+            Self::Refused => {
+                "the server refused the client certificate of `--client-cert`, and does not say why: it may have expired, or be \
+                 signed by an authority that the server does not trust; its log may say more"
+            }
+        }
+    }
 }
 
 fn says_one_of(body: &[u8], words: &[&str]) -> bool {
@@ -346,14 +376,21 @@ mod tests {
 
     #[test]
     fn a_server_that_wants_a_client_certificate_by_a_page_is_told_as_one() {
-        for reason in [
-            "No required SSL certificate was sent",
-            "The SSL certificate error",
+        for (reason, words) in [
+            (
+                "No required SSL certificate was sent",
+                "wants a certificate",
+            ),
+            (
+                "The SSL certificate error",
+                "refused the client certificate",
+            ),
         ] {
             let page = format!("<html>\r\n<head><title>400 {reason}</title></head></html>");
             let told = error(Operation::List, "400 Bad Request", &page);
             assert_eq!(told.kind, ErrorKind::ClientUntrusted, "{told}");
             assert!(told.message.contains("--client-cert"), "{told}");
+            assert!(told.message.contains(words), "{told}");
             let of_gateway = error(Operation::List, "503 X", &page);
             assert_eq!(of_gateway.kind, ErrorKind::Throttled, "{of_gateway}");
             assert!(
@@ -365,6 +402,8 @@ mod tests {
             let told = error(Operation::List, "400 Bad Request", &of_store);
             assert_eq!(told.kind, ErrorKind::InvalidRequest, "{told}");
         }
+        let told = error(Operation::Head, "400 Bad Request", "");
+        assert!(told.message.contains("penstock check"), "{told}");
     }
 
     #[test]

@@ -92,7 +92,9 @@ fn finding(report: &TlsReport, trust: &str, now: SystemTime) -> Finding {
                 false => (Verdict::Good, format!(", valid until {shown}")),
                 true => {
                     let days = left.as_secs() / DAY.as_secs();
-                    let soon = format!(", valid for {days} more days, until {shown}: renew it");
+                    let plural = if days == 1 { "" } else { "s" };
+                    let soon =
+                        format!(", valid for {days} more day{plural}, until {shown}: renew it");
                     (Verdict::Fair, soon)
                 }
             }

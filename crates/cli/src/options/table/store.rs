@@ -73,9 +73,9 @@ pub(crate) static CA_FILE: OptionSpec = OptionSpec {
     default: Default::Depends("what AWS_CA_BUNDLE names, if it does"),
     help: "Certificates to trust beside the system's",
     detail: "A PEM file with one or more certificates, for stores with a private authority \
-             or to trust a server's own certificate, which may be signed by anybody. An authority that has expired, or is \
+             or to trust a server's own certificate, which may be signed by anybody. An authority there that has expired, or is \
              not one for servers, vouches for none. The file is read again when it changed, for \
-             new connections; a pipe, as of `<(...)`, can be read once, which is enough for `ls`, `stat` and `check`. Other than with the tools of AWS the system's stay trusted. What the system trusts is what \
+             new connections; a pipe, as of `<(...)`, can be read once, which is enough for `ls` and `stat`. Other than with the tools of AWS the system's stay trusted. What the system trusts is what \
              SSL_CERT_FILE and SSL_CERT_DIR name, if one of them is set.",
     ..STORE
 };

@@ -119,7 +119,8 @@ impl fmt::Display for Refused {
             alert @ (AlertDescription::HandshakeFailure
             | AlertDescription::InsufficientSecurity) => write!(
                 f,
-                "the server finds no cipher or key in common ({alert:?}): check its settings of TLS"
+                "the server finds no cipher or key in common ({alert:?}): check its settings of TLS, and that its key is RSA, P-256, \
+                 P-384 or Ed25519"
             ),
             AlertDescription::ProtocolVersion => {
                 f.write_str("the server speaks neither TLS 1.2 nor 1.3: have it speak one of them")

@@ -166,7 +166,9 @@ impl Certificates {
 
     /// Reads the files. Fails where they say nothing of use, or nothing for as long as a connection may take.
     pub(in super::super) fn prepare(self: &Arc<Self>) -> Result<(), HttpError> {
-        let (own, limit) = (Arc::clone(self), self.settings.connect_timeout);
+        let own = Arc::clone(self);
+        // A pipe tells of itself before.
+        let limit = self.settings.connect_timeout + Duration::from_secs(1);
         let looked = read_within(limit, move || own.look(clock::now()));
         let looked = looked.map_err(|error| cannot(&error))?;
         looked.unwrap_or_else(|| Err(self.silent(limit))).map(drop)
@@ -313,8 +315,7 @@ impl Certificates {
         files.push("what the system trusts, SSL_CERT_FILE, SSL_CERT_DIR".to_owned());
         let files = files.join(", ");
         untrusting(format!(
-            "cannot read the certificates ({files}) within {limit:?}: is one a pipe to which nobody writes, or on a file server \
-             that is away?"
+            "cannot read the certificates ({files}) within {limit:?}: is one on a file server that is away?"
         ))
     }
 
@@ -323,14 +324,7 @@ impl Certificates {
     }
 
     fn read(&self) -> Result<Arc<TlsConnector>, HttpError> {
-        let HttpSettings {
-            ca_file,
-            client_certificate,
-            memory,
-            ..
-        } = &*self.settings;
-        let connector = connector(ca_file.as_deref(), client_certificate.as_ref())?;
-        Ok(Arc::new(connector.drawing_from(memory.clone())))
+        connector(&self.settings).map(Arc::new)
     }
 }
 

@@ -22,36 +22,44 @@ use crate::http::HttpError;
 /// Bytes of a file of certificates: those of all authorities of a system are some 200 KiB.
 const FILE_MAX: u64 = 4 << 20;
 
-/// How long a pipe may say nothing: the program behind `<(...)` may have to ask somebody.
-const PIPE_PATIENCE: Duration = Duration::from_secs(10);
-
 /// A file that an option names.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NamedFile<'a> {
     /// As it is typed.
     option: &'static str,
-    pub(super) path: &'a Path,
+    path: &'a Path,
+    /// How long a pipe may take: the program behind `<(...)` may have to ask somebody.
+    patience: Duration,
 }
 
 impl<'a> NamedFile<'a> {
-    pub(super) fn of_authorities(path: &'a Path) -> Self {
-        let option = "`--ca-file` (or AWS_CA_BUNDLE)";
-        Self { option, path }
+    pub(super) fn of_authorities(path: &'a Path, patience: Duration) -> Self {
+        Self {
+            option: "`--ca-file` (or AWS_CA_BUNDLE)",
+            path,
+            patience,
+        }
     }
 
-    pub(super) fn of_client(path: &'a Path) -> Self {
-        let option = "`--client-cert`";
-        Self { option, path }
+    pub(super) fn of_client(path: &'a Path, patience: Duration) -> Self {
+        Self {
+            option: "`--client-cert`",
+            path,
+            patience,
+        }
     }
 
-    pub(super) fn of_key(path: &'a Path) -> Self {
-        let option = "`--client-key`";
-        Self { option, path }
+    pub(super) fn of_key(path: &'a Path, patience: Duration) -> Self {
+        Self {
+            option: "`--client-key`",
+            path,
+            patience,
+        }
     }
 
     /// What is in it.
     pub(super) fn bytes(self) -> Result<Vec<u8>, HttpError> {
-        let bytes = read(self.path, PIPE_PATIENCE).map_err(|error| self.unusable(&error))?;
+        let bytes = read(self.path, self.patience).map_err(|error| self.unusable(&error))?;
         if bytes.len() as u64 > FILE_MAX {
             let why = format!("it is longer than {} MiB", FILE_MAX >> 20);
             return Err(self.unusable(&why));
@@ -62,7 +70,7 @@ impl<'a> NamedFile<'a> {
 
     /// An error that tells what is wrong with it.
     pub(super) fn unusable(self, why: &dyn std::fmt::Display) -> HttpError {
-        let Self { option, path } = self;
+        let Self { option, path, .. } = self;
         untrusting(format!("cannot use {option} {}: {why}", path.display()))
     }
 }
@@ -89,7 +97,8 @@ fn read(path: &Path, patience: Duration) -> io::Result<Vec<u8>> {
         match limited.read_to_end(&mut bytes) {
             Ok(_) if bytes.is_empty() => {
                 return Err(io::Error::other(
-                    "it is a pipe without anything in it: one can be read once, and this command reads it more often; use a file",
+                    "it is a pipe without anything in it: what writes to it failed, or it was read before: mounts and some \
+                     commands read twice; use a file",
                 ));
             }
             Ok(_) => return Ok(bytes),
@@ -107,7 +116,9 @@ fn await_bytes(pipe: &File, patience: Duration) -> io::Result<()> {
     };
     let mut ends = [PollFd::new(pipe, PollFlags::IN)];
     match rustix::io::retry_on_intr(|| poll(&mut ends, Some(&limit)))? {
-        0 => Err(io::Error::other("it is a pipe to which nobody writes")),
+        0 => Err(io::Error::other(
+            "it is a pipe to which nobody writes, or that nobody closes",
+        )),
         _ => Ok(()),
     }
 }
@@ -132,9 +143,17 @@ pub(super) fn read_within<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
+
+    #[test]
+    fn a_file_server_that_is_away_holds_nobody_up() {
+        let (server, away) = channel::<u8>();
+        let read = read_within(Duration::from_millis(50), move || away.recv().is_ok());
+        assert_eq!(read.expect("a thread"), None);
+        drop(server);
+        let read = read_within(Duration::from_secs(60), || 7);
+        assert_eq!(read.expect("a thread"), Some(7));
+    }
 
     #[test]
     fn a_pipe_is_read_in_whatever_pieces_it_comes_and_waited_for_in_bounds() {
@@ -142,7 +161,7 @@ mod tests {
         let pipe = folder.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();
         assert!(made.expect("mkfifo").success());
-        let began = Instant::now();
+        let began = clock::now();
         let little = Duration::from_millis(50);
         let silent = read(&pipe, little).expect_err("nobody writes");
         assert!(silent.to_string().contains("nobody writes"), "{silent}");
@@ -162,7 +181,7 @@ mod tests {
             use std::io::Write;
             let mut pipe = File::options().write(true).open(to).expect("a pipe");
             for piece in 0..3 {
-                thread::sleep(Duration::from_millis(20));
+                clock::pause(Duration::from_millis(20));
                 pipe.write_all(&[piece; 100_000]).expect("read");
             }
         });

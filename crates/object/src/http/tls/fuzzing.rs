@@ -25,6 +25,7 @@ use super::{
     handshake::encode,
     record_key::{Kind, PLAIN_MAX, RecordKey},
 };
+use crate::http::HttpSettings;
 
 /// How long one script may take: all that is sent is there before it is read.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -112,9 +113,13 @@ impl Peers {
             config.send_tls13_tickets = 0;
             Arc::new(config)
         };
-        let connector = connector(Some(ca_file), None).expect("a certificate");
+        let settings = HttpSettings {
+            ca_file: Some(ca_file.to_owned()),
+            memory: Some(MemoryBudget::new(1 << 20)),
+            ..HttpSettings::default()
+        };
         Self {
-            connector: connector.drawing_from(Some(MemoryBudget::new(1 << 20))),
+            connector: connector(&settings).expect("a certificate"),
             servers: [server(&TLS12), server(&TLS13)],
         }
     }

@@ -5,6 +5,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::LazyLock,
+    time::Duration,
 };
 
 use penstock_base::Mutex;
@@ -18,6 +19,10 @@ use crate::{ClientCertificate, http::HttpError};
 
 /// The right of everybody to read a key. A group's may be meant, as in a secret of Kubernetes.
 const OTHERS_MODE: u32 = 0o004;
+
+/// What is wrong with a key that is enciphered.
+const PASSPHRASE: &str =
+    "its key has a passphrase; `openssl pkey -in FILE -out NEW` makes a file without";
 
 /// A certificate with those between it and its authority, and its key.
 pub(super) type Shown = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
@@ -34,7 +39,12 @@ fn certificates_in(
     bytes: &[u8],
 ) -> Result<Vec<CertificateDer<'static>>, HttpError> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
-    let certificates = read.map_err(|error| file.unusable(&of_pem(&error)))?;
+    // A part that is no certificate is looked into, too.
+    let why = |error| match has_passphrase(bytes) {
+        true => PASSPHRASE.to_owned(),
+        false => of_pem(&error),
+    };
+    let certificates = read.map_err(|error| file.unusable(&why(error)))?;
     if certificates.is_empty() {
         let why = Binary::of(bytes).map_or("it has no PEM certificate", Binary::words);
         return Err(file.unusable(&why));
@@ -43,14 +53,14 @@ fn certificates_in(
 }
 
 /// The certificate that is shown to servers, and its key.
-pub(super) fn read_shown(ours: &ClientCertificate) -> Result<Shown, HttpError> {
-    let of_client = NamedFile::of_client(&ours.certificate);
+pub(super) fn read_shown(ours: &ClientCertificate, patience: Duration) -> Result<Shown, HttpError> {
+    let of_client = NamedFile::of_client(&ours.certificate, patience);
     let bytes = of_client.bytes()?;
     let chain = certificates_in(of_client, &bytes)?;
     // A pipe can be read once.
     let bytes = match ours.key == ours.certificate {
         true => bytes,
-        false => NamedFile::of_key(&ours.key).bytes()?,
+        false => NamedFile::of_key(&ours.key, patience).bytes()?,
     };
     let key = PrivateKeyDer::from_pem_slice(&bytes);
     let key = key.map_err(|error| unfit_key(ours, &bytes, &error))?;
@@ -58,15 +68,14 @@ pub(super) fn read_shown(ours: &ClientCertificate) -> Result<Shown, HttpError> {
 }
 
 fn unfit_key(ours: &ClientCertificate, bytes: &[u8], error: &pem::Error) -> HttpError {
-    let file = NamedFile::of_key(&ours.key);
+    let file = NamedFile::of_key(&ours.key, Duration::ZERO);
     if has_passphrase(bytes) {
-        let why = "its key has a passphrase; `openssl pkey -in FILE -out NEW` makes a file without";
-        return file.unusable(&why);
+        return file.unusable(&PASSPHRASE);
     }
     match error {
         pem::Error::NoItemsFound if ours.key == ours.certificate => {
             let why = "it has no key; name the file that has it by `--client-key`";
-            NamedFile::of_client(&ours.certificate).unusable(&why)
+            NamedFile::of_client(&ours.certificate, Duration::ZERO).unusable(&why)
         }
         pem::Error::NoItemsFound => {
             file.unusable(&Binary::of(bytes).map_or("it has no PEM key", Binary::words))
@@ -85,7 +94,7 @@ fn has_passphrase(bytes: &[u8]) -> bool {
 
 /// Why a certificate and a key cannot be shown.
 pub(super) fn unfit(ours: &ClientCertificate, error: &rustls::Error) -> HttpError {
-    let key = NamedFile::of_key(&ours.key);
+    let key = NamedFile::of_key(&ours.key, Duration::ZERO);
     match error {
         rustls::Error::InconsistentKeys(_) => {
             let why = format!("it is not the key of {}", ours.certificate.display());
@@ -95,7 +104,7 @@ pub(super) fn unfit(ours: &ClientCertificate, error: &rustls::Error) -> HttpErro
         rustls::Error::General(_) => key.unusable(
             &"it is damaged, or of a kind that is not supported; RSA of 2048 to 4096 bits, P-256, P-384 and Ed25519 are",
         ),
-        other => NamedFile::of_client(&ours.certificate).unusable(other),
+        other => NamedFile::of_client(&ours.certificate, Duration::ZERO).unusable(other),
     }
 }
 

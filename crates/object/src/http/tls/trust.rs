@@ -4,7 +4,6 @@
 //! asked here whether they may sign for servers, and now; those of the system are kept by who looks after it.
 
 use std::{
-    path::Path,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -39,10 +38,10 @@ pub(super) struct Trust {
 }
 
 impl Trust {
-    /// Trusts those of the system and those in `ca_file`. Fails where there are none.
-    pub(super) fn of(ca_file: Option<&Path>) -> Result<Self, HttpError> {
-        let (named, authorities) = match ca_file {
-            Some(path) => read_named(path)?,
+    /// Trusts those of the system and those in `file`. Fails where there are none.
+    pub(super) fn of(file: Option<NamedFile<'_>>) -> Result<Self, HttpError> {
+        let (named, authorities) = match file {
+            Some(file) => read_named(file)?,
             None => Default::default(),
         };
         let system = system();
@@ -176,8 +175,9 @@ fn is_of_authority(parsed: &X509Certificate<'_>) -> bool {
 }
 
 /// The certificates of the file, and the authorities among them.
-fn read_named(path: &Path) -> Result<(Vec<CertificateDer<'static>>, Vec<Authority>), HttpError> {
-    let file = NamedFile::of_authorities(path);
+fn read_named(
+    file: NamedFile<'_>,
+) -> Result<(Vec<CertificateDer<'static>>, Vec<Authority>), HttpError> {
     let named = read_certificates(file)?;
     let mut authorities = Vec::new();
     for (index, certificate) in named.iter().enumerate() {

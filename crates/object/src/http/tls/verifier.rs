@@ -14,7 +14,10 @@ use rustls::{
     server::ParsedCertificate,
 };
 use sha2::{Digest, Sha256};
-use x509_parser::{certificate::X509Certificate, prelude::FromDer};
+use x509_parser::{
+    certificate::X509Certificate,
+    prelude::{FromDer, X509Version},
+};
 
 use super::{
     by_the_book, provider,
@@ -118,7 +121,9 @@ impl Unvouched {
             ),
         };
         let subject = &self.subject;
-        let why = format!("is signed by an authority of `--ca-file`, {subject}, which {what}");
+        let why = format!(
+            "is signed by an authority of `--ca-file` (or AWS_CA_BUNDLE), {subject}, which {what}"
+        );
         (why, Cow::Borrowed(remedy))
     }
 }
@@ -244,7 +249,9 @@ impl Distrust {
             true => words(error, name),
             false => (
                 format!("is signed by one in between that {}", words(error, name).0),
-                Cow::Borrowed("have the server send another one in between"),
+                Cow::Borrowed(
+                    "have the server send another one, or set `--ca-file` to who signed the server's",
+                ),
             ),
         };
         let digest = Sha256::digest(certificate);
@@ -289,6 +296,16 @@ fn is_of_itself(error: &Error, certificate: &CertificateDer<'_>) -> bool {
             !parsed.is_ok_and(|(_, parsed)| parsed.validity().is_valid())
         }
         Why::InvalidPurpose | Why::InvalidPurposeContext { .. } => !is_for_servers(certificate),
+        Why::Other(_) => match other(error) {
+            Some(webpki::Error::EndEntityUsedAsCa | webpki::Error::PathLenConstraintViolated) => {
+                false
+            }
+            Some(webpki::Error::UnsupportedCertVersion) => {
+                let parsed = X509Certificate::from_der(certificate);
+                !parsed.is_ok_and(|(_, parsed)| parsed.version() == X509Version::V3)
+            }
+            _ => true,
+        },
         _ => true,
     }
 }
@@ -340,6 +357,13 @@ fn words(error: &Error, name: &ServerName<'_>) -> (String, Cow<'static, str>) {
             Some(webpki::Error::UnsupportedCertVersion) => (
                 "is of version 1, which names no host",
                 "make it anew with a subjectAltName",
+            ),
+            Some(webpki::Error::EndEntityUsedAsCa) => {
+                ("is no authority's", "make it anew with CA:TRUE")
+            }
+            Some(webpki::Error::PathLenConstraintViolated) => (
+                "lets fewer sign below it",
+                "make it anew with a greater path length",
             ),
             _ => {
                 let why = format!("is not accepted: {error}");
