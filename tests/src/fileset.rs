@@ -1,6 +1,10 @@
 //! A file system of our own on a bucket of its own.
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::PathBuf,
+    process::{self, Command},
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use penstock_devserver::{Counters, Faults, Server};
 
@@ -24,7 +28,10 @@ impl Fileset {
     /// The same, made with more options.
     #[track_caller]
     pub fn made_with(what: &str, more: &[&str]) -> Self {
-        let name = format!("test-{what}-{}", std::process::id());
+        // Tests that run at the same time may want the same.
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("test-{what}-{}-{number}", process::id());
         let bucket = Bucket::new(Kind::S3);
         let fileset = Self { name, bucket };
         let source = fileset.store();
