@@ -45,12 +45,16 @@ async fn sync_periodically(mode: Weak<StagedMode>) {
         on_worker(|| staging.space().look()).await;
         staging.closed().expire(staging.space().free_seen());
         tell(force_log(staging).await);
-        let files = mode.engaged.all();
-        let files = files.iter().filter_map(|file| file.body.staged());
-        let files = files.map(|body| Arc::clone(&body.content)).collect();
         // One after the other: the disk has better things to do.
-        tell(force(staging, files, 1).await);
+        tell(force(staging, contents(&mode), 1).await);
     }
+}
+
+/// The contents of all files that are engaged now.
+fn contents(mode: &StagedMode) -> Vec<Weak<StagedFile>> {
+    let files = mode.engaged.all();
+    let bodies = files.iter().filter_map(|file| file.body.staged());
+    bodies.map(|body| Arc::downgrade(&body.content)).collect()
 }
 
 fn tell(synced: io::Result<()>) {
@@ -63,10 +67,11 @@ async fn force_log(staging: &Staging) -> io::Result<()> {
     on_worker(|| staging.force_log()).await
 }
 
-/// Forces all of `files` to the disk, so many at once, and returns the first failure.
+/// Forces all of `files` to the disk, so many at once, and returns the first failure. One that is closed meanwhile is in the
+/// store, and leaves its bytes to the next that opens it: nothing here keeps it from that.
 async fn force(
     staging: &Staging,
-    mut files: Vec<Arc<StagedFile>>,
+    mut files: Vec<Weak<StagedFile>>,
     at_once: usize,
 ) -> io::Result<()> {
     for _ in 0..ROUNDS_MAX {
@@ -82,18 +87,24 @@ async fn force(
 /// Forces all of `files` to the disk. Returns those whose journals were written anew meanwhile, or the first failure.
 async fn force_once(
     staging: &Staging,
-    files: Vec<Arc<StagedFile>>,
+    files: Vec<Weak<StagedFile>>,
     at_once: usize,
-) -> io::Result<Vec<Arc<StagedFile>>> {
-    let force = |file: Arc<StagedFile>| Ok(file.force()?.map(|forced| (file, forced)));
+) -> io::Result<Vec<Weak<StagedFile>>> {
+    let force = |file: Weak<StagedFile>| {
+        let forced = file.upgrade().map(|file| file.force()).transpose()?;
+        Ok(forced.flatten().map(|forced| (file, forced)))
+    };
     let (forced, bytes) = each(files, at_once, force).await;
     let is_new = forced.iter().any(|(_, forced)| !forced.is_named());
     if is_new && let Err(error) = on_worker(|| staging.force_names()).await {
-        forced.iter().for_each(|(file, _)| file.note_unsynced());
+        let there = forced.iter().filter_map(|(file, _)| file.upgrade());
+        there.for_each(|file| file.note_unsynced());
         return Err(error);
     }
-    let note =
-        |(file, forced): (Arc<StagedFile>, _)| Ok((!file.note_forced(&forced)?).then_some(file));
+    let note = |(weak, forced): (Weak<StagedFile>, _)| match weak.upgrade() {
+        Some(file) => Ok((!file.note_forced(&forced)?).then_some(weak)),
+        None => Ok(None),
+    };
     let (anew, notes) = each(forced, at_once, note).await;
     bytes.and(notes).map(|()| anew)
 }
@@ -133,7 +144,7 @@ impl Files {
         let mut contents = Vec::new();
         for body in here.iter().filter_map(|file| file.body.staged()) {
             keep(body).await?;
-            contents.push(Arc::clone(&body.content));
+            contents.push(Arc::downgrade(&body.content));
         }
         let forced = force(staging, contents, FORCED_AT_ONCE).await;
         let may_note = !for_store.is_empty();
