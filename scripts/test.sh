@@ -8,6 +8,10 @@ source scripts/tools.sh
 # shellcheck source=scripts/results.sh
 source scripts/results.sh
 
+# Most tests wait, for a store or for a lease, so more of a target run at once than there are processors.
+processors=$(nproc)
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((processors > 4 ? processors : 4))}
+
 # The tests start servers of their own on loopback; no proxy may stand in between.
 unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY all_proxy ALL_PROXY AWS_CA_BUNDLE
 
