@@ -120,7 +120,7 @@ impl From<Broken> for io::Error {
 pub(super) fn connector(settings: &HttpSettings) -> Result<TlsConnector, HttpError> {
     let patience = settings.connect_timeout;
     let ca_file = settings.ca_file.as_deref();
-    let trust = Trust::of(ca_file.map(|path| NamedFile::of_authorities(path, patience)))?;
+    let trust = Trust::of(ca_file.map(NamedFile::of_authorities), patience)?;
     let provider = Arc::new(provider());
     let verifier = Arc::new(Verifier::new(trust, &provider)?);
     let builder = ClientConfig::builder_with_provider(provider)

@@ -28,38 +28,27 @@ pub(super) struct NamedFile<'a> {
     /// As it is typed.
     option: &'static str,
     path: &'a Path,
-    /// How long a pipe may take: the program behind `<(...)` may have to ask somebody.
-    patience: Duration,
 }
 
 impl<'a> NamedFile<'a> {
-    pub(super) fn of_authorities(path: &'a Path, patience: Duration) -> Self {
-        Self {
-            option: "`--ca-file` (or AWS_CA_BUNDLE)",
-            path,
-            patience,
-        }
+    pub(super) fn of_authorities(path: &'a Path) -> Self {
+        let option = "`--ca-file` (or AWS_CA_BUNDLE)";
+        Self { option, path }
     }
 
-    pub(super) fn of_client(path: &'a Path, patience: Duration) -> Self {
-        Self {
-            option: "`--client-cert`",
-            path,
-            patience,
-        }
+    pub(super) fn of_client(path: &'a Path) -> Self {
+        let option = "`--client-cert`";
+        Self { option, path }
     }
 
-    pub(super) fn of_key(path: &'a Path, patience: Duration) -> Self {
-        Self {
-            option: "`--client-key`",
-            path,
-            patience,
-        }
+    pub(super) fn of_key(path: &'a Path) -> Self {
+        let option = "`--client-key`";
+        Self { option, path }
     }
 
-    /// What is in it.
-    pub(super) fn bytes(self) -> Result<Vec<u8>, HttpError> {
-        let bytes = read(self.path, self.patience).map_err(|error| self.unusable(&error))?;
+    /// What is in it. A pipe may take as long as `patience`: the program behind `<(...)` may have to ask somebody.
+    pub(super) fn bytes(self, patience: Duration) -> Result<Vec<u8>, HttpError> {
+        let bytes = read(self.path, patience).map_err(|error| self.unusable(&error))?;
         if bytes.len() as u64 > FILE_MAX {
             let why = format!("it is longer than {} MiB", FILE_MAX >> 20);
             return Err(self.unusable(&why));
@@ -70,7 +59,7 @@ impl<'a> NamedFile<'a> {
 
     /// An error that tells what is wrong with it.
     pub(super) fn unusable(self, why: &dyn std::fmt::Display) -> HttpError {
-        let Self { option, path, .. } = self;
+        let Self { option, path } = self;
         untrusting(format!("cannot use {option} {}: {why}", path.display()))
     }
 }

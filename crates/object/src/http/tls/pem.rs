@@ -30,8 +30,9 @@ pub(super) type Shown = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 /// The certificates of a file.
 pub(super) fn read_certificates(
     file: NamedFile<'_>,
+    patience: Duration,
 ) -> Result<Vec<CertificateDer<'static>>, HttpError> {
-    certificates_in(file, &file.bytes()?)
+    certificates_in(file, &file.bytes(patience)?)
 }
 
 fn certificates_in(
@@ -54,13 +55,13 @@ fn certificates_in(
 
 /// The certificate that is shown to servers, and its key.
 pub(super) fn read_shown(ours: &ClientCertificate, patience: Duration) -> Result<Shown, HttpError> {
-    let of_client = NamedFile::of_client(&ours.certificate, patience);
-    let bytes = of_client.bytes()?;
+    let of_client = NamedFile::of_client(&ours.certificate);
+    let bytes = of_client.bytes(patience)?;
     let chain = certificates_in(of_client, &bytes)?;
     // A pipe can be read once.
     let bytes = match ours.key == ours.certificate {
         true => bytes,
-        false => NamedFile::of_key(&ours.key, patience).bytes()?,
+        false => NamedFile::of_key(&ours.key).bytes(patience)?,
     };
     let key = PrivateKeyDer::from_pem_slice(&bytes);
     let key = key.map_err(|error| unfit_key(ours, &bytes, &error))?;
@@ -68,14 +69,14 @@ pub(super) fn read_shown(ours: &ClientCertificate, patience: Duration) -> Result
 }
 
 fn unfit_key(ours: &ClientCertificate, bytes: &[u8], error: &pem::Error) -> HttpError {
-    let file = NamedFile::of_key(&ours.key, Duration::ZERO);
+    let file = NamedFile::of_key(&ours.key);
     if has_passphrase(bytes) {
         return file.unusable(&PASSPHRASE);
     }
     match error {
         pem::Error::NoItemsFound if ours.key == ours.certificate => {
             let why = "it has no key; name the file that has it by `--client-key`";
-            NamedFile::of_client(&ours.certificate, Duration::ZERO).unusable(&why)
+            NamedFile::of_client(&ours.certificate).unusable(&why)
         }
         pem::Error::NoItemsFound => {
             file.unusable(&Binary::of(bytes).map_or("it has no PEM key", Binary::words))
@@ -94,7 +95,7 @@ fn has_passphrase(bytes: &[u8]) -> bool {
 
 /// Why a certificate and a key cannot be shown.
 pub(super) fn unfit(ours: &ClientCertificate, error: &rustls::Error) -> HttpError {
-    let key = NamedFile::of_key(&ours.key, Duration::ZERO);
+    let key = NamedFile::of_key(&ours.key);
     match error {
         rustls::Error::InconsistentKeys(_) => {
             let why = format!("it is not the key of {}", ours.certificate.display());
@@ -104,7 +105,7 @@ pub(super) fn unfit(ours: &ClientCertificate, error: &rustls::Error) -> HttpErro
         rustls::Error::General(_) => key.unusable(
             &"it is damaged, or of a kind that is not supported; RSA of 2048 to 4096 bits, P-256, P-384 and Ed25519 are",
         ),
-        other => NamedFile::of_client(&ours.certificate, Duration::ZERO).unusable(other),
+        other => NamedFile::of_client(&ours.certificate).unusable(other),
     }
 }
 

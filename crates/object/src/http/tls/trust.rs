@@ -39,9 +39,9 @@ pub(super) struct Trust {
 
 impl Trust {
     /// Trusts those of the system and those in `file`. Fails where there are none.
-    pub(super) fn of(file: Option<NamedFile<'_>>) -> Result<Self, HttpError> {
+    pub(super) fn of(file: Option<NamedFile<'_>>, patience: Duration) -> Result<Self, HttpError> {
         let (named, authorities) = match file {
-            Some(file) => read_named(file)?,
+            Some(file) => read_named(file, patience)?,
             None => Default::default(),
         };
         let system = system();
@@ -177,8 +177,9 @@ fn is_of_authority(parsed: &X509Certificate<'_>) -> bool {
 /// The certificates of the file, and the authorities among them.
 fn read_named(
     file: NamedFile<'_>,
+    patience: Duration,
 ) -> Result<(Vec<CertificateDer<'static>>, Vec<Authority>), HttpError> {
-    let named = read_certificates(file)?;
+    let named = read_certificates(file, patience)?;
     let mut authorities = Vec::new();
     for (index, certificate) in named.iter().enumerate() {
         let damaged = || {
