@@ -293,11 +293,7 @@ mod tests {
             .expect("a certificate");
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), made.cert.pem()).expect("written");
-        let client = tls::connector(&HttpSettings {
-            ca_file: Some(file.path().to_owned()),
-            ..HttpSettings::default()
-        })
-        .expect("a certificate");
+        let client = tls::connector(&HttpSettings::trusting(file.path())).expect("a certificate");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.set_send_buffer_size(SOCKET_BUFFER).expect("a size");

@@ -55,3 +55,14 @@ impl Default for HttpSettings {
         }
     }
 }
+
+#[cfg(test)]
+impl HttpSettings {
+    /// The defaults of a client that trusts the certificates of a file.
+    pub(crate) fn trusting(ca_file: impl Into<PathBuf>) -> Self {
+        Self {
+            ca_file: Some(ca_file.into()),
+            ..Self::default()
+        }
+    }
+}

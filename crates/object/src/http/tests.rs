@@ -619,10 +619,7 @@ mod tls {
         let (origin, certificate, _server) = serve_tls().await;
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), certificate).expect("written");
-        let client = client_with(HttpSettings {
-            ca_file: Some(file.path().to_owned()),
-            ..HttpSettings::default()
-        });
+        let client = client_with(HttpSettings::trusting(file.path()));
         for _ in 0..2 {
             assert_eq!(get(&client, &origin).await.expect("trusted"), b"secret");
         }
@@ -637,10 +634,7 @@ mod tls {
         assert_ne!(other.cert.pem(), certificate);
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), other.cert.pem()).expect("written");
-        let client = client_with(HttpSettings {
-            ca_file: Some(file.path().to_owned()),
-            ..HttpSettings::default()
-        });
+        let client = client_with(HttpSettings::trusting(file.path()));
         let error = get(&client, &origin).await.expect_err("not trusted");
         assert_eq!(error.kind, ErrorKind::Untrusted, "{error}");
         assert!(error.message.contains("--ca-file"), "{error}");
@@ -649,10 +643,7 @@ mod tls {
     #[tokio::test]
     async fn a_file_without_certificates_is_refused_at_once() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        let client = client_with(HttpSettings {
-            ca_file: Some(file.path().to_owned()),
-            ..HttpSettings::default()
-        });
+        let client = client_with(HttpSettings::trusting(file.path()));
         let origin = Origin::parse("https://localhost").expect("valid");
         let error = client.prepare(&origin).expect_err("no certificate");
         assert_eq!(error.kind, ErrorKind::InvalidRequest, "{error}");

@@ -254,10 +254,7 @@ mod tests {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("made");
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), made.cert.pem()).expect("written");
-        let settings = HttpSettings {
-            ca_file: Some(file.path().to_owned()),
-            ..HttpSettings::default()
-        };
+        let settings = HttpSettings::trusting(file.path());
         let connector = connector(&settings).expect("a certificate");
         let first = connector.config();
         tokio::time::advance(SESSIONS_AGE_MAX - Duration::from_secs(1)).await;

@@ -99,13 +99,14 @@ enum ClientCertificatePage {
 
 impl ClientCertificatePage {
     fn of(body: &[u8]) -> Option<Self> {
-        match () {
-            () if says_one_of(body, &["No required SSL certificate was sent"]) => {
-                Some(Self::Missing)
-            }
-            () if says_one_of(body, &["The SSL certificate error"]) => Some(Self::Refused),
-            () => None,
-        }
+        let pages = [
+            ("No required SSL certificate was sent", Self::Missing),
+            ("The SSL certificate error", Self::Refused),
+        ];
+        let shown = pages
+            .into_iter()
+            .find(|(words, _)| says_one_of(body, &[words]));
+        shown.map(|(_, page)| page)
     }
 
     fn words(&self) -> &'static str {

@@ -194,10 +194,7 @@ async fn check_behind(version: &'static SupportedProtocolVersion, behind: usize)
     });
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), made.cert.pem()).expect("written");
-    let client = client_with(HttpSettings {
-        ca_file: Some(file.path().to_owned()),
-        ..HttpSettings::default()
-    });
+    let client = client_with(HttpSettings::trusting(file.path()));
     let origin = Origin::parse(&format!("https://localhost:{port}")).expect("valid");
     let mut once = request(&Arc::new(origin), "POST");
     once.repeatable = false;

@@ -1,6 +1,6 @@
 //! Handshakes that fail, and what is said of them.
 
-use std::net::Ipv4Addr;
+use std::{net::Ipv4Addr, path::PathBuf};
 
 use rustls::version::{TLS12, TLS13};
 
@@ -174,10 +174,7 @@ async fn ask_an_address(name: &str) -> Result<Vec<u8>, HttpError> {
     let (origin, _server) = serve_as(&made).await;
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), made.cert.pem()).expect("written");
-    let client = client_with(HttpSettings {
-        ca_file: Some(file.path().to_owned()),
-        ..HttpSettings::default()
-    });
+    let client = client_with(HttpSettings::trusting(file.path()));
     let origin = origin.with_host(Ipv4Addr::LOCALHOST.to_string());
     get(&client, &Arc::new(origin)).await
 }
@@ -362,17 +359,15 @@ async fn a_store_is_not_opened_by_files_that_do_not_answer() {
     let folder = tempfile::tempdir().expect("a directory");
     let pipe = folder.path().join("pipe");
     make_pipe(&pipe);
-    let client = client_with(HttpSettings {
+    let settings = HttpSettings {
         connect_timeout: Duration::from_millis(300),
-        ca_file: Some(pipe.clone()),
-        ..HttpSettings::default()
-    });
-    let origin = Origin::parse("https://localhost:1").expect("valid");
+        ..HttpSettings::trusting(&pipe)
+    };
     let (told, ends) = std::sync::mpsc::channel();
-    std::thread::spawn(move || told.send(client.prepare(&origin)));
+    std::thread::spawn(move || told.send(refused_at_once(settings)));
     let prepared = ends.recv_timeout(Duration::from_secs(10));
     free(&pipe);
-    let refused = prepared.expect("in time").expect_err("nothing to read");
+    let refused = prepared.expect("in time");
     assert_eq!(refused.kind, ErrorKind::InvalidRequest, "{refused}");
     for part in [
         "`--ca-file`",
@@ -410,11 +405,7 @@ async fn certificates_come_through_a_pipe() {
     assert_eq!(writer.expect_err("no reader"), rustix::io::Errno::NXIO);
     // A second reader, as the process of a mount in the background, is told why it finds nothing.
     let read = std::path::Path::new("/proc/self/fd").join(empty_pipe().to_string());
-    let again = client_with(HttpSettings {
-        ca_file: Some(read),
-        ..HttpSettings::default()
-    });
-    let refused = again.prepare(&host.origin).expect_err("nothing is left");
+    let refused = refused_at_once(HttpSettings::trusting(read));
     assert!(refused.message.contains("read before"), "{refused}");
 }
 
@@ -423,12 +414,7 @@ async fn certificates_come_through_a_pipe() {
 async fn files_of_certificates_are_of_bounded_length() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     file.as_file().set_len(1 << 40).expect("sparse");
-    let client = client_with(HttpSettings {
-        ca_file: Some(file.path().to_owned()),
-        ..HttpSettings::default()
-    });
-    let origin = Origin::parse("https://localhost:1").expect("valid");
-    let refused = client.prepare(&origin).expect_err("too long");
+    let refused = refused_at_once(HttpSettings::trusting(file.path()));
     assert!(refused.message.contains("longer than 4 MiB"), "{refused}");
 }
 
@@ -478,15 +464,7 @@ async fn files_without_a_key_that_serves_are_told_by_what_they_lack() {
         ),
         ("own", "text", ["`--client-key`", "no PEM key", "text"]),
     ] {
-        let client = client_with(HttpSettings {
-            client_certificate: Some(crate::ClientCertificate {
-                certificate: at(certificate),
-                key: at(key),
-            }),
-            ..HttpSettings::default()
-        });
-        let origin = Origin::parse("https://localhost:1").expect("valid");
-        let refused = client.prepare(&origin).expect_err("of no use");
+        let refused = refused_at_once(showing(at(certificate), at(key)));
         for part in parts {
             assert!(refused.message.contains(part), "{part} in {refused}");
         }
@@ -510,17 +488,24 @@ async fn a_key_of_a_kind_that_is_not_supported_is_told_as_one() {
         penstock_skips::skipped("openssl is not here");
         return;
     }
-    let client = client_with(HttpSettings {
-        client_certificate: Some(crate::ClientCertificate {
-            certificate: at("own"),
-            key: at("key"),
-        }),
-        ..HttpSettings::default()
-    });
-    let origin = Origin::parse("https://localhost:1").expect("valid");
-    let refused = client.prepare(&origin).expect_err("not supported");
+    let refused = refused_at_once(showing(at("own"), at("key")));
     for part in ["--client-key", "not supported", "P-256"] {
         assert!(refused.message.contains(part), "{part} in {refused}");
+    }
+}
+
+/// What is said of settings with which no store can be opened.
+#[track_caller]
+fn refused_at_once(settings: HttpSettings) -> HttpError {
+    let origin = Origin::parse("https://localhost:1").expect("valid");
+    let prepared = client_with(settings).prepare(&origin);
+    prepared.expect_err("of no use")
+}
+
+fn showing(certificate: PathBuf, key: PathBuf) -> HttpSettings {
+    HttpSettings {
+        client_certificate: Some(crate::ClientCertificate { certificate, key }),
+        ..HttpSettings::default()
     }
 }
 

@@ -60,10 +60,7 @@ async fn host_of(
     std::fs::write(file.path(), made.cert.pem()).expect("written");
     let origin = Origin::parse(&format!("https://localhost:{port}")).expect("valid");
     Host {
-        client: client_with(HttpSettings {
-            ca_file: Some(file.path().to_owned()),
-            ..HttpSettings::default()
-        }),
+        client: client_with(HttpSettings::trusting(file.path())),
         origin: Arc::new(origin),
         file,
         _server: server,
@@ -74,10 +71,7 @@ impl Host {
     /// With a client that trusts this certificate alone.
     pub(super) fn trusting(self, made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> Self {
         std::fs::write(self.file.path(), made.cert.pem()).expect("written");
-        let client = client_with(HttpSettings {
-            ca_file: Some(self.file.path().to_owned()),
-            ..HttpSettings::default()
-        });
+        let client = client_with(HttpSettings::trusting(self.file.path()));
         Self { client, ..self }
     }
 
@@ -504,10 +498,7 @@ async fn a_downgrade_is_noticed() {
     let server = tokio::task::spawn_blocking(move || downgrading(listener, config));
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), made.cert.pem()).expect("written");
-    let client = client_with(HttpSettings {
-        ca_file: Some(file.path().to_owned()),
-        ..HttpSettings::default()
-    });
+    let client = client_with(HttpSettings::trusting(file.path()));
     let origin = Origin::parse(&format!("https://localhost:{port}")).expect("valid");
     let error = get(&client, &Arc::new(origin)).await.expect_err("noticed");
     assert_eq!(error.kind, ErrorKind::Untrusted, "{error}");

@@ -123,11 +123,7 @@ async fn shake_hands(
     let config = server_config(version, &made);
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), made.cert.pem()).expect("written");
-    let connector = tls::connector(&HttpSettings {
-        ca_file: Some(file.path().to_owned()),
-        ..HttpSettings::default()
-    })
-    .expect("a certificate");
+    let connector = tls::connector(&HttpSettings::trusting(file.path())).expect("a certificate");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     let (near, far) = tokio::join!(TcpStream::connect(address), listener.accept());

@@ -35,10 +35,7 @@ async fn ask(
     let file = tempfile::NamedTempFile::new().expect("a file");
     let text: String = authorities.iter().map(|made| made.cert.pem()).collect();
     std::fs::write(file.path(), text).expect("written");
-    let client = client_with(HttpSettings {
-        ca_file: Some(file.path().to_owned()),
-        ..HttpSettings::default()
-    });
+    let client = client_with(HttpSettings::trusting(file.path()));
     get(&client, &origin).await
 }
 
@@ -111,10 +108,7 @@ async fn what_was_taken_out_of_the_file_is_not_trusted_any_more() {
     let (origin, _server) = serve_as(&shown).await;
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), shown.cert.pem()).expect("written");
-    let client = client_with(HttpSettings {
-        ca_file: Some(file.path().to_owned()),
-        ..HttpSettings::default()
-    });
+    let client = client_with(HttpSettings::trusting(file.path()));
     assert_eq!(get(&client, &origin).await.expect("trusted"), b"secret");
     std::fs::write(file.path(), other.cert.pem()).expect("written");
     client.forget_idle(&origin);
@@ -146,10 +140,7 @@ async fn a_certificate_that_is_named_itself_needs_none_of_those_in_between() {
     let (origin, _server) = serve_certificates(chain, key).await;
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), shown.cert.pem()).expect("written");
-    let client = client_with(HttpSettings {
-        ca_file: Some(file.path().to_owned()),
-        ..HttpSettings::default()
-    });
+    let client = client_with(HttpSettings::trusting(file.path()));
     assert_eq!(get(&client, &origin).await.expect("trusted"), b"secret");
 }
 
@@ -248,10 +239,7 @@ async fn an_authority_whose_signatures_nobody_can_verify_is_told_as_one() {
         let shown = CertificateDer::from_pem_file(at(&format!("own.{hash}"))).expect("made");
         let key = PrivateKeyDer::from_pem_file(at("own.key")).expect("a key");
         let (origin, _server) = serve_certificates(vec![shown], key).await;
-        let client = client_with(HttpSettings {
-            ca_file: Some(at("authority.pem").into()),
-            ..HttpSettings::default()
-        });
+        let client = client_with(HttpSettings::trusting(at("authority.pem")));
         untrusted(
             get(&client, &origin).await,
             &["not supported here", "P-384"],
@@ -280,10 +268,7 @@ async fn what_openssl_makes_is_trusted_where_it_is_named() {
     let shown = CertificateDer::from_pem_file(&certificate).expect("a certificate");
     let key = PrivateKeyDer::from_pem_file(&key).expect("a key");
     let (origin, _server) = serve_certificates(vec![shown], key).await;
-    let trusting = client_with(HttpSettings {
-        ca_file: Some(certificate),
-        ..HttpSettings::default()
-    });
+    let trusting = client_with(HttpSettings::trusting(certificate));
     assert_eq!(get(&trusting, &origin).await.expect("trusted"), b"secret");
     // The server serves one connection at a time.
     drop(trusting);
@@ -396,10 +381,7 @@ async fn what_is_wrong_with_one_in_between_is_told_of_that_one() {
     let (origin, _server) = serve_certificates(chain, leaf_key).await;
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), root_cert.pem()).expect("written");
-    let client = client_with(HttpSettings {
-        ca_file: Some(file.path().to_owned()),
-        ..HttpSettings::default()
-    });
+    let client = client_with(HttpSettings::trusting(file.path()));
     let asked = get(&client, &origin).await;
     untrusted(
         asked,
