@@ -19,6 +19,7 @@ pub(super) mod fuzzing;
 mod handshake;
 mod outgoing;
 mod pem;
+mod record_cipher;
 mod record_key;
 mod report;
 mod tls_stream;

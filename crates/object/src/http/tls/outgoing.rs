@@ -19,7 +19,7 @@ use super::{
 };
 
 /// Records that are sealed before they are sent.
-const RECORDS_AT_ONCE: usize = 4;
+const RECORDS_AT_ONCE: usize = 8;
 
 /// Bytes of plaintext in them.
 pub(super) const SENT_AT_ONCE: usize = RECORDS_AT_ONCE * PLAIN_MAX;
@@ -192,9 +192,9 @@ mod tests {
         Outgoing::new(key, budget.cloned())
     }
 
-    /// Bytes that are taken of 100 KiB in uneven slices.
+    /// Bytes that are taken of 200 KiB in uneven slices.
     fn taken(outgoing: &mut Outgoing) -> usize {
-        let bytes = vec![7; 100 << 10];
+        let bytes = vec![7; 200 << 10];
         let (front, back) = bytes.split_at(10_001);
         let slices = [io::IoSlice::new(front), io::IoSlice::new(back)];
         outgoing.seal(&slices).expect("a fresh key")
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn many_connections_seal_within_the_memory_budget() {
         for version in [ProtocolVersion::TLSv1_2, ProtocolVersion::TLSv1_3] {
-            let budget = MemoryBudget::new(1 << 20);
+            let budget = MemoryBudget::new(16 * MEMORY_AT_ONCE as u64);
             let mut many: Vec<_> = (0..100).map(|_| outgoing(version, Some(&budget))).collect();
             let mut of_one = 0;
             for outgoing in &mut many {

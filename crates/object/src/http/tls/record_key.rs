@@ -4,10 +4,13 @@
 //! the plaintext and authenticates the header (RFC 8446, section 5.2); TLS 1.2 authenticates a number, the kind and the
 //! length, and AES-GCM there shows 8 bytes of the nonce (RFC 5246, section 6.2.3.3, RFC 5288, RFC 7905).
 
-use ring::aead::{self, AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce};
+use ring::aead::NONCE_LEN;
 use rustls::{ConnectionTrafficSecrets, ProtocolVersion};
 
-use super::Broken;
+use super::{
+    Broken,
+    record_cipher::{Algorithm, RecordCipher, TAG_LENGTH},
+};
 
 /// Bytes of plaintext in the largest record.
 pub(super) const PLAIN_MAX: usize = 16 << 10;
@@ -74,8 +77,8 @@ enum Form {
 
 /// The key of one direction, and how many records it has seen.
 pub(super) struct RecordKey {
-    key: LessSafeKey,
-    initial: [u8; aead::NONCE_LEN],
+    cipher: RecordCipher,
+    initial: [u8; NONCE_LEN],
     number: u64,
     form: Form,
 }
@@ -89,23 +92,23 @@ impl RecordKey {
     ) -> Result<Self, Broken> {
         use ConnectionTrafficSecrets as Of;
         let (algorithm, key, initial) = match secrets {
-            Of::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
-            Of::Aes256Gcm { key, iv } => (&AES_256_GCM, key, iv),
-            Of::Chacha20Poly1305 { key, iv } => (&CHACHA20_POLY1305, key, iv),
+            Of::Aes128Gcm { key, iv } => (Algorithm::Aes128Gcm, key, iv),
+            Of::Aes256Gcm { key, iv } => (Algorithm::Aes256Gcm, key, iv),
+            Of::Chacha20Poly1305 { key, iv } => (Algorithm::ChaCha20Poly1305, key, iv),
             _ => return Err(Broken::new("an unknown cipher was agreed on")),
         };
         let form = match version {
             ProtocolVersion::TLSv1_3 => Form::Tls13,
-            ProtocolVersion::TLSv1_2 if *algorithm == CHACHA20_POLY1305 => Form::Tls12,
+            ProtocolVersion::TLSv1_2 if algorithm == Algorithm::ChaCha20Poly1305 => Form::Tls12,
             ProtocolVersion::TLSv1_2 => Form::Tls12ShownNonce,
             _ => return Err(Broken::new("an unknown version was agreed on")),
         };
         let unusable = |_| Broken::new("the agreed key does not fit its cipher");
-        let key = aead::UnboundKey::new(algorithm, key.as_ref()).map_err(unusable)?;
-        let mut bytes = [0; aead::NONCE_LEN];
+        let cipher = RecordCipher::new(algorithm, key.as_ref()).map_err(unusable)?;
+        let mut bytes = [0; NONCE_LEN];
         bytes.copy_from_slice(initial.as_ref());
         Ok(Self {
-            key: LessSafeKey::new(key),
+            cipher,
             initial: bytes,
             number,
             form,
@@ -123,15 +126,12 @@ impl RecordKey {
             return Err(Broken::new("a record is too long"));
         }
         let sealed = start + HEADER_LENGTH + self.shown_length();
-        let tag_length = self.key.algorithm().tag_len();
-        let length = memory.len().checked_sub(sealed + tag_length);
+        let length = memory.len().checked_sub(sealed + TAG_LENGTH);
         let length = length.ok_or(Broken::new("a record is too short"))?;
         let kind = Kind(memory[start]);
         let nonce = self.nonce_of(&memory[start + HEADER_LENGTH..sealed]);
         let (context, used) = self.context(kind, &memory[start..sealed], length);
-        let opened = self
-            .key
-            .open_within(nonce, Aad::from(&context[..used]), memory, sealed..);
+        let opened = self.cipher.open(nonce, &context[..used], memory, sealed);
         let plain = opened.map_err(|_| Broken::new("a record was changed on its way"))?;
         self.number += 1;
         let opened = match self.form {
@@ -162,15 +162,14 @@ impl RecordKey {
         let start = out.len();
         let nonce = self.nonce();
         out.extend_from_slice(&[0; HEADER_LENGTH]);
-        out.extend_from_slice(&nonce[aead::NONCE_LEN - self.shown_length()..]);
+        out.extend_from_slice(&nonce[NONCE_LEN - self.shown_length()..]);
         let sealed = out.len();
         fill(out);
         let length = out.len() - sealed;
         if self.form == Form::Tls13 {
             out.push(kind.0);
         }
-        let tag_length = self.key.algorithm().tag_len();
-        let after_header = out.len() + tag_length - start - HEADER_LENGTH;
+        let after_header = out.len() + TAG_LENGTH - start - HEADER_LENGTH;
         let [high, low] = (after_header as u16).to_be_bytes();
         let shown_kind = if self.form == Form::Tls13 {
             Kind::DATA
@@ -179,17 +178,14 @@ impl RecordKey {
         };
         out[start..start + HEADER_LENGTH].copy_from_slice(&[shown_kind.0, 3, 3, high, low]);
         let (context, used) = self.context(shown_kind, &out[start..sealed], length);
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        let context = Aad::from(&context[..used]);
-        let tag = self
-            .key
-            .seal_in_place_separate_tag(nonce, context, &mut out[sealed..]);
+        let plain = &mut out[sealed..];
+        let tag = self.cipher.seal(nonce, &context[..used], plain);
         let Ok(tag) = tag else {
             // Plaintext must not leave.
             out.truncate(start);
             return Err(Broken::new("a record cannot be sealed"));
         };
-        out.extend_from_slice(tag.as_ref());
+        out.extend_from_slice(&tag);
         self.number += 1;
         Ok(())
     }
@@ -201,7 +197,7 @@ impl RecordKey {
         }
     }
 
-    fn nonce(&self) -> [u8; aead::NONCE_LEN] {
+    fn nonce(&self) -> [u8; NONCE_LEN] {
         let mut nonce = self.initial;
         let tail = nonce.iter_mut().rev();
         for (byte, number) in tail.zip(self.number.to_le_bytes()) {
@@ -211,10 +207,10 @@ impl RecordKey {
     }
 
     /// The nonce of a record that shows so much of it.
-    fn nonce_of(&self, shown: &[u8]) -> Nonce {
+    fn nonce_of(&self, shown: &[u8]) -> [u8; NONCE_LEN] {
         let mut nonce = self.nonce();
-        nonce[aead::NONCE_LEN - shown.len()..].copy_from_slice(shown);
-        Nonce::assume_unique_for_key(nonce)
+        nonce[NONCE_LEN - shown.len()..].copy_from_slice(shown);
+        nonce
     }
 
     /// What is authenticated beside the plaintext: so many bytes of the array.
@@ -344,7 +340,7 @@ mod tests {
     /// TLS 1.3 bounds what is sealed, so padding, too (RFC 8446, section 5.2).
     #[test]
     fn a_record_is_not_longer_than_its_version_allows() {
-        let longest = PLAIN_MAX + 256 - AES_256_GCM.tag_len();
+        let longest = PLAIN_MAX + 256 - TAG_LENGTH;
         let opened = key(0, 0).open(&mut padded(longest), 0);
         assert_eq!(opened.map(|opened| opened.length), Ok(10));
         let opened = key(0, 0).open(&mut padded(longest + 1), 0);
