@@ -67,8 +67,9 @@ async fn force_log(staging: &Staging) -> io::Result<()> {
     on_worker(|| staging.force_log()).await
 }
 
-/// Forces all of `files` to the disk, so many at once, and returns the first failure. One that is closed meanwhile is in the
-/// store, and leaves its bytes to the next that opens it: nothing here keeps it from that.
+/// Forces all of `files` to the disk, so many at once, and returns the first failure. One that nobody else holds any more is
+/// passed over: it is in the store, and left its bytes to the next that opens it when the last hold on it went. What is being
+/// forced itself is held meanwhile. A caller to whom the disk is to be enough holds its files until this returns.
 async fn force(
     staging: &Staging,
     mut files: Vec<Weak<StagedFile>>,
@@ -147,6 +148,7 @@ impl Files {
             contents.push(Arc::downgrade(&body.content));
         }
         let forced = force(staging, contents, FORCED_AT_ONCE).await;
+        drop(here);
         let may_note = !for_store.is_empty();
         let stored = self.save_all(for_store).await;
         // How such a file is described may wait in the log of names.

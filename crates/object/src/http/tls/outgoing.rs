@@ -24,11 +24,8 @@ const RECORDS_AT_ONCE: usize = 8;
 /// Bytes of plaintext in them.
 pub(super) const SENT_AT_ONCE: usize = RECORDS_AT_ONCE * PLAIN_MAX;
 
-/// Bytes of memory that they need.
-const MEMORY_AT_ONCE: usize = memory_of(SENT_AT_ONCE);
-
-/// Bytes of records that may wait to be sent: what is sealed at once, and answers to renewed keys.
-const WAITING_MAX: usize = 2 * SENT_AT_ONCE;
+/// Bytes of records that may wait to be sent: what is sealed at once, and some answers to renewed keys.
+const WAITING_MAX: usize = memory_of(SENT_AT_ONCE) + 1024;
 
 /// A message that says that this side renews its key, too, and asks for nothing.
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
@@ -82,19 +79,26 @@ impl Outgoing {
     /// Bytes that are sealed now of those in `slices`.
     fn limit(&mut self, slices: &[io::IoSlice<'_>]) -> usize {
         let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
-        if wanted <= PLAIN_MAX || self.has_much_memory() {
-            return wanted.min(SENT_AT_ONCE);
+        let mut limit = wanted.min(SENT_AT_ONCE);
+        while limit > PLAIN_MAX && !self.has_memory(memory_of(limit) as u64) {
+            limit = PLAIN_MAX.max(limit / 2);
         }
-        PLAIN_MAX
+        limit
     }
 
-    fn has_much_memory(&mut self) -> bool {
-        if let Some(budget) = &self.budget
-            && self.reserved.is_none()
+    /// Whether so much of the budget is for what leaves at once.
+    fn has_memory(&mut self, needed: u64) -> bool {
+        let Some(budget) = &self.budget else {
+            return true;
+        };
+        let reserved = self.reserved.as_ref().map_or(0, Reservation::bytes);
+        if reserved < needed
+            && let Some(larger) = budget.try_reserve(needed)
         {
-            self.reserved = budget.try_reserve(MEMORY_AT_ONCE as u64);
+            self.reserved = Some(larger);
+            return true;
         }
-        self.budget.is_none() || self.reserved.is_some()
+        reserved >= needed
     }
 
     /// Seals that the key is renewed with the last record of the old one, and goes on with the `renewed` one.
@@ -200,33 +204,45 @@ mod tests {
         outgoing.seal(&slices).expect("a fresh key")
     }
 
+    /// What the budget counts, which it does in pages, for so much plaintext.
+    fn cost(plain: usize) -> u64 {
+        memory_of(plain).next_multiple_of(4096) as u64
+    }
+
     #[test]
     fn many_connections_seal_within_the_memory_budget() {
         for version in [ProtocolVersion::TLSv1_2, ProtocolVersion::TLSv1_3] {
-            let budget = MemoryBudget::new(16 * MEMORY_AT_ONCE as u64);
+            let budget = MemoryBudget::new(1 << 20);
             let mut many: Vec<_> = (0..100).map(|_| outgoing(version, Some(&budget))).collect();
-            let mut of_one = 0;
+            let (mut counts, mut paid) = (Vec::new(), 0);
             for outgoing in &mut many {
-                let is_paid = match taken(outgoing) {
-                    SENT_AT_ONCE => true,
-                    PLAIN_MAX => false,
-                    other => panic!("{other} bytes"),
-                };
-                let allowed = if is_paid {
-                    MEMORY_AT_ONCE
-                } else {
-                    memory_of(PLAIN_MAX)
-                };
-                assert!(outgoing.capacity() <= allowed, "{}", outgoing.capacity());
-                of_one += usize::from(!is_paid);
+                let count = taken(outgoing);
+                assert!(outgoing.capacity() <= memory_of(count), "{count}");
+                paid += if count > PLAIN_MAX { cost(count) } else { 0 };
+                counts.push(count);
             }
-            let paid = (100 - of_one) as u64;
-            assert!(paid > 10 && budget.used() >= paid * MEMORY_AT_ONCE as u64);
-            assert!(budget.available() < MEMORY_AT_ONCE as u64);
+            // The first have all that they want, those that follow what is left, the last one record each.
+            assert_eq!((counts[0], counts[99]), (SENT_AT_ONCE, PLAIN_MAX));
+            assert!(counts.is_sorted_by(|one, next| one >= next), "{counts:?}");
+            assert_eq!(budget.used(), paid);
+            assert!(budget.available() < cost(2 * PLAIN_MAX));
             many.iter_mut().for_each(Outgoing::release);
             assert_eq!(budget.used(), 0);
             assert!(many.iter().all(|outgoing| outgoing.capacity() == 0));
         }
+    }
+
+    /// Room is taken for what is wanted, and more once more is.
+    #[test]
+    fn what_is_sent_pays_for_what_it_occupies() {
+        let budget = MemoryBudget::new(1 << 20);
+        let mut some = outgoing(ProtocolVersion::TLSv1_3, Some(&budget));
+        let small = [7; 20_000];
+        let sealed = some.seal(&[io::IoSlice::new(&small)]).expect("sealed");
+        assert_eq!((sealed, budget.used()), (20_000, cost(20_000)));
+        some.memory.clear();
+        assert_eq!(taken(&mut some), SENT_AT_ONCE);
+        assert_eq!(budget.used(), cost(SENT_AT_ONCE));
     }
 
     /// What fits into one record needs nothing of the budget, and a connection without a budget needs none.
