@@ -2,10 +2,10 @@
 //!
 //! A pattern without a slash is for names anywhere. With a slash at its beginning it is for the whole path from
 //! where the copy begins, with one elsewhere for the end of a path. A slash at its end makes it for directories
-//! alone. `*` and `?` stop at slashes, `**` does not, `[a-z]` and `[!a-z]` are sets, `\` takes the next character
-//! as it is. In a file, `+ PATTERN` keeps what a later pattern would leave out; the first that fits decides.
+//! alone, `/***` for a directory and all that is in it. `*` and `?` stop at slashes, `**` does not, `[a-z]` and `[!a-z]`
+//! are sets, also with classes such as `[[:digit:]_]`, `\` takes the next character as it is. In a file, `+ PATTERN` keeps what a later pattern would leave out; the first that fits decides.
 
-use std::{io, path::Path};
+use std::{io, ops::RangeInclusive, path::Path};
 
 /// The most patterns that are taken.
 const PATTERNS_MAX: usize = 100_000;
@@ -37,6 +37,10 @@ impl Patterns {
             [b'-', b' ', rest @ ..] => (true, rest),
             text => (true, text),
         };
+        if let Some(directory) = text.strip_suffix(b"/***") {
+            let itself = [directory, b"/"].concat();
+            self.0.push(Pattern::new(&itself, leaves_out));
+        }
         self.0.push(Pattern::new(text, leaves_out));
         Ok(())
     }
@@ -86,6 +90,10 @@ impl Pattern {
         }
         if self.is_anchored {
             return matches(&self.text, path);
+        }
+        if self.text.starts_with(b"**") {
+            // As in rsync, so that `**/x` is for an `x` at the top, too.
+            return matches(&self.text, &[b"/", path].concat());
         }
         let mut ends = ends(path);
         if self.is_path {
@@ -165,30 +173,74 @@ fn fits_one(pattern: &[u8], byte: Option<u8>) -> Option<usize> {
     }
 }
 
-/// A set such as `[a-z_]` or `[!0-9]`: how long it is and what it holds; none if it has no end.
+/// A set such as `[a-z_]`, `[!0-9]` or `[[:alpha:]-]`: how long it is and what it holds; none if it has no end.
 fn set(pattern: &[u8]) -> Option<(usize, impl Fn(u8) -> bool)> {
     let is_negated = matches!(pattern.get(1), Some(b'!' | b'^'));
     let begin = if is_negated { 2 } else { 1 };
-    let end = (begin + 1..pattern.len()).find(|at| pattern[*at] == b']')?;
+    let mut end = begin;
+    // The first member may be a bracket itself.
+    while end == begin || *pattern.get(end)? != b']' {
+        end += member(&pattern[end..])?.0;
+    }
     let members = &pattern[begin..end];
     let holds = move |byte: u8| {
-        let mut at = 0;
-        while at < members.len() {
-            if let [low, b'-', high, ..] = members[at..] {
-                if (low..=high).contains(&byte) {
-                    return !is_negated;
-                }
-                at += 3;
-            } else if members[at] == byte {
+        let mut rest = members;
+        while let Some((width, member)) = member(rest) {
+            if member.holds(byte) {
                 return !is_negated;
-            } else {
-                at += 1;
             }
+            rest = &rest[width..];
         }
         is_negated
     };
     Some((end + 1, holds))
 }
+
+/// What a set has.
+enum Member {
+    Class(IsOf),
+    Range(RangeInclusive<u8>),
+}
+
+impl Member {
+    fn holds(&self, byte: u8) -> bool {
+        match self {
+            Self::Class(is_of) => is_of(&byte),
+            Self::Range(range) => range.contains(&byte),
+        }
+    }
+}
+
+/// The first member of a set, and how long it is; none behind the last one.
+fn member(members: &[u8]) -> Option<(usize, Member)> {
+    if let Some((name, is_of)) = CLASSES.iter().find(|(name, _)| members.starts_with(name)) {
+        return Some((name.len(), Member::Class(*is_of)));
+    }
+    match members {
+        [low, b'-', high, ..] if *high != b']' => Some((3, Member::Range(*low..=*high))),
+        [one, ..] => Some((1, Member::Range(*one..=*one))),
+        [] => None,
+    }
+}
+
+/// Whether a byte is of a class.
+type IsOf = fn(&u8) -> bool;
+
+/// The classes of POSIX, of ASCII.
+const CLASSES: [(&[u8], IsOf); 12] = [
+    (b"[:alnum:]", u8::is_ascii_alphanumeric),
+    (b"[:alpha:]", u8::is_ascii_alphabetic),
+    (b"[:blank:]", |byte| matches!(byte, b' ' | b'\t')),
+    (b"[:cntrl:]", u8::is_ascii_control),
+    (b"[:digit:]", u8::is_ascii_digit),
+    (b"[:graph:]", u8::is_ascii_graphic),
+    (b"[:lower:]", u8::is_ascii_lowercase),
+    (b"[:print:]", |byte| (b' '..=b'~').contains(byte)),
+    (b"[:punct:]", u8::is_ascii_punctuation),
+    (b"[:space:]", |byte| matches!(byte, b' ' | b'\t'..=b'\r')),
+    (b"[:upper:]", u8::is_ascii_uppercase),
+    (b"[:xdigit:]", u8::is_ascii_hexdigit),
+];
 
 #[cfg(test)]
 mod tests {
@@ -225,6 +277,20 @@ mod tests {
             ("*a*b*c", "xaxbxc", true),
             ("*a*b*c", "xaxbx", false),
             ("**/x*y/z", "p/q/xaay/z", true),
+            ("**/foo", "foo", true),
+            ("**/foo", "a/b/foo", true),
+            ("**/foo", "a/xfoo", false),
+            ("**foo", "a/xfoo", true),
+            ("foo/***", "a/foo/b/c", true),
+            ("foo/***", "a/foo", false),
+            ("/foo/***", "a/foo/b", false),
+            ("[[:digit:]_]x", "7x", true),
+            ("[[:digit:]_]x", "_x", true),
+            ("[[:digit:]_]x", "ax", false),
+            ("[![:space:]]", "a", true),
+            ("[]a]x", "]x", true),
+            ("[a-]x", "-x", true),
+            ("[a-]x", "bx", false),
         ];
         for (pattern, path, expected) in cases {
             assert_eq!(
@@ -239,6 +305,8 @@ mod tests {
     fn a_slash_at_the_end_is_for_directories() {
         assert!(left_out(&["build/"], "a/build", true));
         assert!(!left_out(&["build/"], "a/build", false));
+        assert!(left_out(&["**/build/"], "build", true));
+        assert!(left_out(&["build/***"], "a/build", true));
     }
 
     #[test]

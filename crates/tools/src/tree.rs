@@ -28,6 +28,9 @@ use crate::{
 /// What is said where names of one file become files.
 pub(crate) const LOST_LINKS: &str = "hard links: each name became a file of its own";
 
+/// What is said where extended attributes are not taken.
+pub(crate) const LOST_ATTRIBUTES: &str = "access lists or other extended attributes";
+
 /// Extended attributes by name.
 pub(crate) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 

@@ -669,3 +669,181 @@ fn what_a_killed_copy_left_of_a_file_that_is_there_and_the_same_goes() {
     assert_eq!((summary.files, summary.failures), (0, Vec::new()));
     assert!(!left.exists() && foreign.exists());
 }
+
+/// The file and all beside it were gone, and nothing was copied.
+#[test]
+fn a_mirror_of_a_file_that_lies_in_its_target_is_refused_and_removes_nothing() {
+    let (folder, from, _) = folder();
+    for name in ["file", "other"] {
+        fs::write(from.join(name), name).unwrap();
+    }
+    symlink("file", from.join("link")).unwrap();
+    fs::write(folder.path().join("apart"), "apart").unwrap();
+    let mirror = Settings {
+        delete: true,
+        ..restore()
+    };
+    for source in [
+        from.join("file"),
+        from.join("link"),
+        folder.path().join("apart"),
+    ] {
+        let summary = copied(&[&source], &from, &mirror);
+        assert_eq!(summary.failed, 1, "{summary:?}");
+        assert!(summary.failures[0].contains("--delete"), "{summary:?}");
+        assert_eq!(fs::read(from.join("file")).unwrap(), b"file");
+        assert_eq!(fs::read(from.join("other")).unwrap(), b"other");
+    }
+}
+
+/// The mirror was replaced by the link.
+#[test]
+fn a_slash_behind_a_link_leads_through_it() {
+    let (folder, from, to) = folder();
+    let [link, other_link] = ["link", "other"].map(|name| folder.path().join(name));
+    fs::create_dir(&to).unwrap();
+    fs::write(from.join("a"), "a").unwrap();
+    fs::write(to.join("b"), "b").unwrap();
+    symlink("from", &link).unwrap();
+    symlink("to", &other_link).unwrap();
+    let mirror = Settings {
+        delete: true,
+        ..restore()
+    };
+    let through = |link: &Path| PathBuf::from(format!("{}/", link.display()));
+    let summary = copied(&[&through(&link)], &through(&other_link), &mirror);
+    assert_eq!((summary.failed, summary.removed), (0, 1), "{summary:?}");
+    assert!(fs::symlink_metadata(&other_link).unwrap().is_symlink());
+    assert!(fs::symlink_metadata(&to).unwrap().is_dir());
+    assert_same(&from, &to);
+    // Into a directory it goes under the name that it was given.
+    let into = Settings {
+        exact: false,
+        ..restore()
+    };
+    assert_eq!(copied(&[&through(&link)], &to, &into).failed, 0);
+    assert!(fs::symlink_metadata(to.join("link")).unwrap().is_dir());
+}
+
+/// One that could not be removed kept all others behind it, and the source was named.
+#[test]
+fn what_cannot_be_removed_keeps_nothing_else_in_a_mirror() {
+    let (folder, from, to) = folder();
+    let outside = folder.path().join("outside");
+    fs::write(&outside, "outside").unwrap();
+    fs::create_dir_all(to.join("old/inner")).unwrap();
+    let names = (0..40).map(|number| format!("x{number}"));
+    let names: Vec<String> = names
+        .chain((0..40).map(|number| format!("old/inner/y{number}")))
+        .collect();
+    for name in &names {
+        fs::write(to.join(name), "x").unwrap();
+    }
+    let held = ["x20", "old/inner/y20"]
+        .map(|name| Mounted::new(&to.join(name), &["--bind", outside.to_str().unwrap()]));
+    if held.iter().any(Option::is_none) {
+        return;
+    }
+    let mirror = Settings {
+        delete: true,
+        ..restore()
+    };
+    let summary = copied(&[&from], &to, &mirror);
+    let left: Vec<&String> = names.iter().filter(|name| to.join(name).exists()).collect();
+    assert_eq!(left, ["x20", "old/inner/y20"], "{summary:?}");
+    assert_eq!(summary.failed, 2, "{summary:?}");
+    for failure in &summary.failures {
+        assert!(failure.contains("20' of the target"), "{failure}");
+    }
+}
+
+#[test]
+fn a_copy_with_more_names_than_its_source_is_not_changed_under_the_others() {
+    let (_folder, from, to) = folder();
+    fs::write(from.join("a"), "x").unwrap();
+    fs::hard_link(from.join("a"), from.join("b")).unwrap();
+    copied(&[&from], &to, &restore());
+    let time = fs::metadata(from.join("a")).unwrap().modified().unwrap();
+    fs::remove_file(from.join("b")).unwrap();
+    fs::write(from.join("b"), "x").unwrap();
+    fs::set_permissions(from.join("b"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::File::open(from.join("b"))
+        .unwrap()
+        .set_modified(time)
+        .unwrap();
+    let second = copied(&[&from], &to, &restore());
+    assert_eq!(second.failed, 0, "{second:?}");
+    assert_same(&from, &to);
+    assert_eq!(copied(&[&from], &to, &restore()).files, 0);
+}
+
+#[test]
+fn a_new_directory_inherits_its_group_where_it_is_inherited() {
+    let (_folder, from, to) = folder();
+    fs::create_dir(from.join("sticky")).unwrap();
+    fs::set_permissions(from.join("sticky"), fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::create_dir(&to).unwrap();
+    fs::set_permissions(&to, fs::Permissions::from_mode(0o2755)).unwrap();
+    let recursive = Settings {
+        recursive: true,
+        ..plain()
+    };
+    assert_eq!(copied(&[&from], &to, &recursive).failed, 0);
+    let mode = |path: &str| fs::metadata(to.join(path)).unwrap().mode() & 0o7777;
+    assert_eq!([mode("from"), mode("from/sticky")], [0o2755, 0o3755]);
+}
+
+/// The list that lets user 1001 read and write, and the group of the file do nothing.
+fn set_list(path: &Path) {
+    let list = Command::new("setfacl")
+        .args(["-m", "u:1001:rw"])
+        .arg(path)
+        .status();
+    assert!(list.unwrap().success());
+}
+
+/// The bits of a group show the mask of a list: whoever got the mode without the list let the group write.
+#[test]
+fn a_group_gets_no_rights_from_a_list_that_is_not_kept() {
+    if Command::new("setfacl").arg("--version").output().is_err() {
+        skipped("there is no setfacl");
+        return;
+    }
+    let (folder, from, to) = folder();
+    let file = from.join("file");
+    fs::write(&file, "x").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    set_list(&file);
+    let lists = |path: &Path| {
+        let mut buffer = vec![0; 4096];
+        let size = rustix::fs::getxattr(path, "system.posix_acl_access", &mut buffer[..]);
+        size.map(|size| buffer[..size].to_vec()).ok()
+    };
+    // A mode is kept with its list.
+    let mut mode_alone = plain();
+    mode_alone.preserve.mode = true;
+    assert_eq!(copied(&[&file], &to, &mode_alone).failed, 0);
+    assert_eq!(lists(&to), lists(&file));
+    // What is replaced keeps its own.
+    fs::write(&file, "other").unwrap();
+    assert_eq!(copied(&[&file], &to, &plain()).failed, 0);
+    assert_eq!(
+        (fs::read(&to).unwrap(), lists(&to)),
+        (b"other".to_vec(), lists(&file))
+    );
+    // A file system without lists gives the group what is the group's.
+    let place = folder.path().join("ramfs");
+    fs::create_dir(&place).unwrap();
+    let Some(_mounted) = Mounted::new(&place, &["-t", "ramfs", "ramfs"]) else {
+        return;
+    };
+    let summary = copied(&[&from], &place.join("copy"), &restore());
+    assert_eq!(
+        (summary.failed, summary.remarks.len()),
+        (0, 1),
+        "{summary:?}"
+    );
+    assert!(summary.remarks[0].contains("access lists"), "{summary:?}");
+    let mode = fs::metadata(place.join("copy/file")).unwrap().mode();
+    assert_eq!(mode & 0o7777, 0o600);
+}

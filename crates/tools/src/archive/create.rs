@@ -12,9 +12,10 @@ mod volume;
 mod walk;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, VecDeque, hash_map::Entry},
     io::{self, BufWriter, Write},
     sync::{Arc, mpsc},
+    time::SystemTime,
 };
 
 use super::{
@@ -28,7 +29,7 @@ use crate::{
 };
 
 use batch::{Batches, Coming, Pace};
-use job::{Chunk, Content, Found, Large, Reading, Task};
+use job::{Chunk, Content, Found, Large, Names, Reading, Task};
 
 /// Pieces of a large file that are read ahead of the writer.
 const PIECES_MAX: usize = 16;
@@ -103,14 +104,23 @@ pub fn create(
     })
 }
 
+/// The first name of a file in the archive.
+#[derive(Debug)]
+struct First {
+    name: Vec<u8>,
+    /// Names that are still to come.
+    left: u64,
+    changed: SystemTime,
+}
+
 /// The thread that writes.
 struct Writing<'a> {
     output: super::compression::Output<'a>,
     format: Format,
     report: &'a Report,
     crew: &'a Crew<Task>,
-    /// The first names of files that have several, and how many are to come.
-    links: HashMap<FileId, (Vec<u8>, u64)>,
+    /// Files that have several names.
+    links: HashMap<FileId, First>,
     /// Buffers for pieces.
     spare: Vec<Chunk>,
 }
@@ -134,8 +144,8 @@ impl Writing<'_> {
             mut content,
             names,
         } = found;
-        if let Some((file, _)) = names
-            && let Some(first) = self.first_name(file)
+        if let Some(names) = names
+            && let Some(first) = self.first_name(names)
         {
             member = as_link(&member, first);
             content = Content::Nothing;
@@ -157,11 +167,24 @@ impl Writing<'_> {
                 return Ok(());
             }
         }
-        if let Some((file, count)) = names
+        if let Some(Names {
+            file,
+            count,
+            changed,
+        }) = names
             && member.kind != Kind::HardLink
         {
             // Only now, for who is no member has no links.
-            self.links.insert(file, (member.name.clone(), count - 1));
+            let name = member.name.clone();
+            let left = count - 1;
+            self.links.insert(
+                file,
+                First {
+                    name,
+                    left,
+                    changed,
+                },
+            );
         }
         match member.kind {
             Kind::Directory => self.report.directories.add(1),
@@ -179,13 +202,19 @@ impl Writing<'_> {
         self.output.write_all(&END[..padding(stored)])
     }
 
-    /// The first name of a file, which is forgotten with the last of them.
-    fn first_name(&mut self, file: FileId) -> Option<Vec<u8>> {
-        let (name, left) = self.links.get_mut(&file)?;
-        *left -= 1;
-        match left {
-            0 => self.links.remove(&file).map(|(name, _)| name),
-            _ => Some(name.clone()),
+    /// The first name of a file, which is forgotten with the last of them, or once another file has its number.
+    fn first_name(&mut self, names: Names) -> Option<Vec<u8>> {
+        let Entry::Occupied(mut known) = self.links.entry(names.file) else {
+            return None;
+        };
+        if known.get().changed != names.changed {
+            known.remove();
+            return None;
+        }
+        known.get_mut().left -= 1;
+        match known.get().left {
+            0 => Some(known.remove().name),
+            _ => Some(known.get().name.clone()),
         }
     }
 

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     local::{self, Attempts, Handle, Segments, Temporary, copy_range, is_equal, kind_of},
+    tree::LOST_ATTRIBUTES,
     work::Crew,
 };
 
@@ -202,6 +203,9 @@ impl Copying<'_> {
             Unchanged::ByTime => has_same_size && is_same_time(stat, existing),
             Unchanged::ByContent => has_same_size && self.has_same_content(branch, item, stat)?,
         };
+        if is_same && self.shares_what_differs(stat, existing) {
+            return Ok(false);
+        }
         if is_same
             && !self.settings.dry_run
             && let Err(error) = self.set_right(branch, item, stat, existing)
@@ -209,6 +213,14 @@ impl Copying<'_> {
             self.fail(branch, &item.name, UNDRESSED, error);
         }
         Ok(is_same)
+    }
+
+    /// Whether the copy has names that the source has not, and an owner or a mode that those would change with it.
+    fn shares_what_differs(&self, stat: &Stat, existing: &Stat) -> bool {
+        let keep = self.settings.preserve;
+        let differs = keep.owner && local::owner(stat) != local::owner(existing)
+            || keep.mode && local::permissions(stat) != local::permissions(existing);
+        differs && existing.st_nlink > stat.st_nlink
     }
 
     fn has_same_content(&self, branch: &Branch, item: &Item, stat: &Stat) -> io::Result<bool> {
@@ -237,14 +249,14 @@ impl Copying<'_> {
         if has_other_owner {
             withheld = attempts.give(&copy, local::owner(stat));
         }
-        if keep.attributes {
-            let wanted = local::attributes(open_source(branch, item, stat)?.0)?;
-            let existing = local::attributes(&copy)?;
-            attempts.note(local::set_attributes(&copy, &wanted, &existing));
+        let mut wanted = local::Attributes::new();
+        if keep.attributes || has_other_mode {
+            wanted = self.kept_attributes(open_source(branch, item, stat)?.0)?;
+            self.set_attributes(&copy, &wanted, &self.kept_attributes(&copy)?, &mut attempts);
         }
         if has_other_mode || has_other_owner {
             let mode = local::permissions(stat).difference(withheld);
-            attempts.note(fs::fchmod(&copy, mode));
+            attempts.note(local::set_mode(&copy, mode, &wanted));
         }
         if has_other_time {
             attempts.note(fs::futimens(&copy, &local::times(stat)));
@@ -326,7 +338,7 @@ impl Copying<'_> {
         if self.settings.verify {
             self.verify(source, &copy)?;
         }
-        let dressed = self.dress(branch, (stat, existing), (source, &copy));
+        let dressed = self.dress((branch, item), (stat, existing), (source, &copy));
         copy.publish(item.target_name())?;
         self.report.files.add(1);
         if let Err(error) = dressed {
@@ -349,7 +361,7 @@ impl Copying<'_> {
 
     fn dress(
         &self,
-        branch: &Branch,
+        (branch, item): (&Branch, &Item),
         (stat, existing): (&Stat, Option<&Stat>),
         (source, copy): (&OwnedFd, &Temporary),
     ) -> rustix::io::Result<()> {
@@ -361,28 +373,50 @@ impl Copying<'_> {
         };
         let mut attempts = Attempts::default();
         let withheld = owner.map_or(Mode::empty(), |owner| attempts.give(copy, owner));
-        if keep.attributes {
-            let set = |wanted| local::set_attributes(copy, &wanted, &Vec::new());
-            attempts.note(local::attributes(source).and_then(set));
-        }
-        if branch.data.hands_down && keep.mode && !self.has_access_list(source) {
+        // What is replaced keeps what is its own, as where cp(1) writes into it.
+        let own = replaced.filter(|_| !keep.mode && !keep.attributes);
+        let wanted = match own {
+            Some(_) => open_copy(branch, item).and_then(local::attributes),
+            None => self.kept_attributes(source),
+        };
+        let wanted = attempts.note(wanted).unwrap_or_default();
+        if branch.data.hands_down && (keep.mode || own.is_some()) {
             attempts.note(local::remove_access_list(copy));
         }
+        self.set_attributes(copy, &wanted, &Vec::new(), &mut attempts);
         let mode = match (keep.mode, replaced) {
             (true, _) => local::permissions(stat),
             (false, Some(replaced)) => local::permissions(replaced),
             (false, None) => Mode::from_raw_mode(stat.st_mode & 0o777 & !self.settings.umask),
         };
-        attempts.note(fs::fchmod(copy, mode.difference(withheld)));
+        attempts.note(local::set_mode(copy, mode.difference(withheld), &wanted));
         if keep.times {
             attempts.note(fs::futimens(copy, &local::times(stat)));
         }
         attempts.end()
     }
 
-    fn has_access_list(&self, source: &OwnedFd) -> bool {
-        let name = c"system.posix_acl_access";
-        self.settings.preserve.attributes && fs::fgetxattr(source, name, &mut [0_u8; 0][..]).is_ok()
+    /// The attributes of an open file that copies keep: a mode is nothing without its access list.
+    pub(super) fn kept_attributes(&self, file: impl AsFd) -> rustix::io::Result<local::Attributes> {
+        match self.settings.preserve {
+            keep if keep.attributes => local::attributes(file),
+            keep if keep.mode => Ok(local::access_list(file)),
+            _ => Ok(local::Attributes::new()),
+        }
+    }
+
+    /// Gives an open copy the attributes that are `wanted`, and tells once if its file system takes no such.
+    pub(super) fn set_attributes(
+        &self,
+        copy: impl AsFd,
+        wanted: &local::Attributes,
+        existing: &local::Attributes,
+        attempts: &mut Attempts,
+    ) {
+        let set = local::set_attributes(copy, wanted, existing);
+        if attempts.note(set) == Some(false) {
+            self.losses.tell(LOST_ATTRIBUTES);
+        }
     }
 
     /// Makes `item` another name of what is at `spot`.
@@ -484,12 +518,10 @@ impl Copying<'_> {
             if has_other_owner {
                 attempts.note(handle.give(local::owner(stat)));
             }
-            if has_mode && keep.attributes {
+            if has_mode {
                 let list = Handle::of(&branch.data.source, &item.name)?.access_list();
                 attempts.note(handle.set_access_list(list.as_deref()));
-            }
-            if has_mode {
-                attempts.note(handle.set_mode(local::permissions(stat)));
+                attempts.note(handle.set_mode(local::permissions(stat), list.as_deref()));
             }
         }
         if keep.times {

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     Report, Stop,
     local::{self, Attempts, Directory, FileId, kind_of},
+    tree::Losses,
     work::{self, Crew, Job, Node, Place},
 };
 
@@ -65,6 +66,7 @@ pub(super) struct Copying<'a> {
     pub(super) report: &'a Report,
     pub(super) stop: &'a Stop,
     pub(super) links: Links,
+    pub(super) losses: Losses<'a>,
     /// File systems by their devices, and whether these are of FUSE.
     fuse: Mutex<HashMap<u64, bool>>,
 }
@@ -76,6 +78,7 @@ impl<'a> Copying<'a> {
             report,
             stop,
             links: Links::default(),
+            losses: Losses::new(report),
             fuse: Mutex::default(),
         }
     }
@@ -309,16 +312,18 @@ impl<'a> Copying<'a> {
         {
             withheld = attempts.give(target, local::owner(stat));
         }
-        if keep.attributes {
-            let wanted = local::attributes(&branch.data.source)?;
-            let existing = local::attributes(target)?;
-            attempts.note(local::set_attributes(target, &wanted, &existing));
+        let wanted = self.kept_attributes(&branch.data.source)?;
+        if keep.attributes || keep.mode {
+            let existing = self.kept_attributes(target)?;
+            self.set_attributes(target, &wanted, &existing, &mut attempts);
         }
         if keep.mode {
             let mode = local::permissions(stat).difference(withheld);
-            attempts.note(fs::fchmod(target, mode));
+            attempts.note(local::set_mode(target, mode, &wanted));
         } else if branch.data.is_fresh {
-            let mode = stat.st_mode & 0o777 & !self.settings.umask;
+            // A new directory takes over whether its group is inherited.
+            let inherited = target.own_stat()?.st_mode & 0o2000;
+            let mode = stat.st_mode & 0o1777 & !self.settings.umask | inherited;
             attempts.note(fs::fchmod(target, Mode::from_raw_mode(mode)));
         }
         if keep.times {

@@ -1,7 +1,8 @@
 //! Several names of one file.
 //!
 //! The first name that is met is copied, others become links to it. Who meets another name while the first is
-//! copied leaves it to who copies. The table forgets a file when all of its names were met.
+//! copied leaves it to who copies. The table forgets a file when all of its names were met, or once another file has
+//! its number: one may be removed with names that are never met, and its number goes to a new one.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use penstock_base::Mutex;
 use rustix::fs::Stat;
 
 use super::branch::{Branch, Item, Spot};
-use crate::local::FileId;
+use crate::local::{self, FileId};
 
 /// Files with several names that are being copied.
 #[derive(Debug, Default)]
@@ -17,6 +18,8 @@ pub(super) struct Links(Mutex<HashMap<FileId, Link>>);
 
 #[derive(Debug)]
 struct Link {
+    /// When the file changed last, in seconds and nanoseconds: another file with its number came later.
+    changed: (i64, u64),
     /// Names that were not met yet.
     left: u64,
     state: State,
@@ -45,9 +48,14 @@ impl Links {
     /// Meets a name of the file that `stat` describes.
     pub(super) fn meet(&self, stat: &Stat, branch: &Branch, item: &Item) -> Turn {
         let mut table = self.0.lock();
-        let key = FileId::from(stat);
-        let Some(link) = table.get_mut(&key) else {
+        let (key, changed) = (FileId::from(stat), local::changed(stat));
+        let known = table.get_mut(&key);
+        // One that is being copied is open, which keeps its number.
+        let same =
+            known.filter(|link| link.changed == changed || matches!(link.state, State::Copying(_)));
+        let Some(link) = same else {
             let link = Link {
+                changed,
                 left: stat.st_nlink - 1,
                 state: State::Copying(Vec::new()),
             };

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Report,
-    local::{Directory, FileId, Place, c_string, kind_of},
+    local::{self, Directory, FileId, Place, c_string, kind_of},
     report::reason,
     work::Node,
 };
@@ -113,7 +113,8 @@ fn find_target(sources: &[PathBuf], path: &Path, settings: &Settings) -> Result<
             path.display()
         )));
     }
-    let place = Place::of(path).map_err(|error| Refused::failed("cannot create", path, error))?;
+    let place =
+        Place::through(path).map_err(|error| Refused::failed("cannot create", path, error))?;
     Ok(Target::Becomes(place))
 }
 
@@ -125,7 +126,7 @@ fn plan_one(
     settings: &Settings,
 ) -> Result<(Task, CString), Refused> {
     let failed = |error: io::Error| Refused::failed("cannot stat", source, error);
-    let place = Place::of(source).map_err(failed)?;
+    let place = Place::through(source).map_err(failed)?;
     // Without -r a link that the user names stands for what it leads to.
     let flags = match settings.recursive {
         true => AtFlags::SYMLINK_NOFOLLOW,
@@ -145,7 +146,11 @@ fn plan_one(
         )));
     }
     let (directory, name) = match to {
-        Target::Into(directory) => (directory, last_name(source, &place)),
+        // What the user called it, also where that is a link.
+        Target::Into(directory) => {
+            let name = local::last_name(source).map_err(failed)?;
+            (directory, name.unwrap_or_else(|| place.name.clone()))
+        }
         Target::Becomes(place) => (&place.directory, place.name.clone()),
     };
     refuse_overlap(
@@ -174,16 +179,6 @@ fn resolved(path: &Path, place: Place) -> io::Result<Place> {
     match kind_of(&stat) {
         FileType::Symlink => Place::of(&std::fs::canonicalize(path)?),
         _ => Ok(place),
-    }
-}
-
-/// What the user called it, also where that is a link.
-fn last_name(source: &Path, place: &Place) -> CString {
-    let name = source.file_name().map(OsStrExt::as_bytes);
-    let is_itself = place.name.as_c_str() == c".";
-    match name.and_then(|name| c_string(name).ok()) {
-        Some(name) if !is_itself => name,
-        _ => place.name.clone(),
     }
 }
 
@@ -234,10 +229,16 @@ fn refuse_overlap(
             target.display()
         )));
     }
-    if kind_of(stat) != FileType::Directory {
-        return Ok(());
-    }
     let (source, target) = (source.display(), target.display());
+    if kind_of(stat) != FileType::Directory {
+        let in_the_way = existing.filter(|existing| kind_of(existing) == FileType::Directory);
+        return match in_the_way.filter(|_| settings.delete) {
+            Some(_) => Err(Refused(format!(
+                "'{source}' is no directory: --delete would remove all of '{target}' for it"
+            ))),
+            None => Ok(()),
+        };
+    }
     let copy = match &existing {
         Some(existing) => existing.st_dev,
         None => directory.own_stat().map_err(failed)?.st_dev,

@@ -13,7 +13,10 @@ use std::{
 use rustix::{fs::FileType, io::Errno};
 
 use super::{branch::Branch, job::Copying};
-use crate::local::{Directory, Entry};
+use crate::{
+    local::{Directory, Entry},
+    report::reason,
+};
 
 /// Removes from the counterpart of `branch` what is not there any more.
 pub(super) fn prune(copying: &Copying<'_>, branch: &Branch) {
@@ -45,11 +48,26 @@ fn prune_directory(copying: &Copying<'_>, branch: &Branch) -> io::Result<()> {
             if copying.stop.is_set() {
                 return Ok(());
             }
-            if !names.contains(&entry.name) {
-                remove_extra(copying, branch, target, &entry)?;
+            if !names.contains(&entry.name)
+                && let Err(error) = remove_extra(copying, branch, target, &entry)
+            {
+                note(copying, branch, &branch.relative(&entry.name), &error);
             }
         }
     }
+}
+
+/// Tells what stays although it should not; not what went by itself, nor that the work is to end.
+fn note(copying: &Copying<'_>, branch: &Branch, path: &[u8], error: &io::Error) {
+    if error.kind() == io::ErrorKind::NotFound || copying.stop.is_set() {
+        return;
+    }
+    branch.fail();
+    copying.report.fail(format_args!(
+        "cannot remove '{}' of the target: {}",
+        String::from_utf8_lossy(path),
+        reason(error)
+    ));
 }
 
 fn remove_extra(
@@ -110,16 +128,20 @@ pub(super) fn remove_tree(
         }
         if let Some(name) = level.directories.pop() {
             let path = [&level.path, &b"/"[..], name.to_bytes()].concat();
-            let inner = enter(copying, &level.directory, &name, path)?;
+            let inner = enter(copying, &level.directory, &name, path.clone());
+            let inner = inner.unwrap_or_else(|error| {
+                note(copying, branch, &path, &error);
+                None
+            });
             level.is_kept |= inner.is_none();
             levels.push(level);
             levels.extend(inner);
-        } else if !empty_page(copying, &mut level)? {
+        } else if !empty_page(copying, branch, &mut level)? {
             levels.push(level);
         } else if let Some(parent) = levels.last_mut() {
-            parent.is_kept |= leave(copying, &level, &parent.directory)?;
+            parent.is_kept |= leave(copying, branch, &level, &parent.directory);
         } else {
-            return Ok(!leave(copying, &level, above)?);
+            return Ok(!leave(copying, branch, &level, above));
         }
     }
     Ok(false)
@@ -149,7 +171,7 @@ fn enter(
 }
 
 /// Removes the files of the next page of names. Says whether there was none.
-fn empty_page(copying: &Copying<'_>, level: &mut Level) -> io::Result<bool> {
+fn empty_page(copying: &Copying<'_>, branch: &Branch, level: &mut Level) -> io::Result<bool> {
     let page = level.directory.next_page()?;
     let is_last = page.is_empty();
     for entry in page {
@@ -163,7 +185,10 @@ fn empty_page(copying: &Copying<'_>, level: &mut Level) -> io::Result<bool> {
             match level.directory.remove_file(&entry.name) {
                 Ok(()) => copying.report.removed.add(1),
                 Err(Errno::NOENT) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    level.is_kept = true;
+                    note(copying, branch, &path, &error.into());
+                }
             }
         }
     }
@@ -171,10 +196,17 @@ fn empty_page(copying: &Copying<'_>, level: &mut Level) -> io::Result<bool> {
 }
 
 /// Removes a directory that was emptied. Says whether it stays.
-fn leave(copying: &Copying<'_>, level: &Level, above: &Directory) -> io::Result<bool> {
-    if !level.is_kept {
-        above.remove_directory(&level.name)?;
-        copying.report.removed.add(1);
+fn leave(copying: &Copying<'_>, branch: &Branch, level: &Level, above: &Directory) -> bool {
+    if level.is_kept {
+        return true;
     }
-    Ok(level.is_kept)
+    match above.remove_directory(&level.name) {
+        Ok(()) => copying.report.removed.add(1),
+        Err(Errno::NOENT) => {}
+        Err(error) => {
+            note(copying, branch, &level.path, &error.into());
+            return true;
+        }
+    }
+    false
 }

@@ -42,7 +42,7 @@ impl Direct<'_> {
             self.lose(LOST_LINKS);
             return self.copy_one(branch, item, &facts);
         }
-        let copied = self.links.meet(facts.key(), facts.attributes.links);
+        let copied = self.links.meet(&facts);
         let mut copied = copied.lock();
         if let Some(spot) = &*copied {
             return self.link(branch, item, spot);

@@ -1,14 +1,14 @@
 //! Several names of one file.
 //!
 //! The first name that is met is copied, and who meets another one meanwhile waits for that. The table forgets a file
-//! when all of its names were met.
+//! when all of its names were met, or once another file has its number: see [`crate::copy`].
 
-use std::{collections::HashMap, ffi::CString, io, sync::Arc};
+use std::{collections::HashMap, ffi::CString, io, sync::Arc, time::SystemTime};
 
 use penstock_base::Mutex;
 
 use super::job::Branch;
-use crate::tree::{FileKey, Target};
+use crate::tree::{Facts, FileKey, Target};
 
 /// Files with several names that are being copied.
 #[derive(Debug, Default)]
@@ -16,6 +16,8 @@ pub(super) struct Links(Mutex<HashMap<FileKey, Link>>);
 
 #[derive(Debug)]
 struct Link {
+    /// When the file changed last: another file with its number came later.
+    changed: SystemTime,
     /// Names that were not met yet.
     left: u32,
     copy: Copied,
@@ -25,13 +27,19 @@ struct Link {
 pub(super) type Copied = Arc<Mutex<Option<Spot>>>;
 
 impl Links {
-    /// Meets one of `names` names of a file.
-    pub(super) fn meet(&self, key: FileKey, names: u32) -> Copied {
-        let mut table = self.0.lock();
-        let link = table.entry(key).or_insert_with(|| Link {
-            left: names,
+    /// Meets one of the names of a file.
+    pub(super) fn meet(&self, facts: &Facts) -> Copied {
+        let (key, changed) = (facts.key(), facts.attributes.changed);
+        let new = || Link {
+            changed,
+            left: facts.attributes.links,
             copy: Copied::default(),
-        });
+        };
+        let mut table = self.0.lock();
+        let link = table.entry(key).or_insert_with(new);
+        if link.changed != changed {
+            *link = new();
+        }
         link.left = link.left.saturating_sub(1);
         let copy = Arc::clone(&link.copy);
         if link.left == 0 {
@@ -73,5 +81,30 @@ impl Spot {
             directory = directory.open_in(name)?;
         }
         Ok(directory)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{local::Directory, tree::local::facts};
+
+    /// A file with three names, one of them elsewhere, is removed, and a new one gets its number.
+    #[test]
+    fn another_file_with_the_number_of_one_before_is_not_its_copy() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let directory = Directory::open(folder.path()).expect("open");
+        let mut first = facts(&directory.own_stat().expect("known"));
+        first.attributes.links = 3;
+        let mut second = first.clone();
+        second.attributes.changed += Duration::from_nanos(1);
+        let links = Links::default();
+        let [one, again] = [(); 2].map(|()| links.meet(&first));
+        assert!(Arc::ptr_eq(&one, &again));
+        let [other, once_more] = [(); 2].map(|()| links.meet(&second));
+        assert!(!Arc::ptr_eq(&one, &other) && Arc::ptr_eq(&other, &once_more));
     }
 }

@@ -1,7 +1,12 @@
 //! What becomes what, and what cannot be right.
 
 use std::{
-    collections::HashSet, ffi::CString, fmt, io, os::unix::ffi::OsStrExt, path::Path, sync::Arc,
+    collections::HashSet,
+    ffi::{CStr, CString},
+    fmt, io,
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    sync::Arc,
 };
 
 use penstock_vfs::FileKind;
@@ -106,7 +111,7 @@ fn local_destination(path: &Path, is_exact: bool) -> io::Result<To> {
     if path.is_dir() && !is_exact {
         return Ok(To::Into(Arc::new(LocalTarget(Directory::open(path)?))));
     }
-    let place = local::Place::of(path)?;
+    let place = local::Place::through(path)?;
     Ok(To::Becomes(
         Arc::new(LocalTarget(place.directory)),
         place.name,
@@ -187,6 +192,14 @@ fn plan_one(
     }
     let failed = |error: io::Error| Refused::failed("cannot open", target, &error);
     refuse_overlap(source, target, &start, to, direct)?;
+    if direct.settings.delete
+        && !is_directory
+        && is_directory_in(directory, name).map_err(failed)?
+    {
+        return Err(Refused(format!(
+            "'{source}' is no directory: --delete would remove all of '{target}' for it"
+        )));
+    }
     let top = top(&start, directory).map_err(failed)?;
     let item = Item {
         renamed: Some(name.clone()).filter(|name| *name != start.name),
@@ -224,7 +237,7 @@ fn find(source: &Place, is_recursive: bool) -> io::Result<Start> {
 }
 
 fn find_local(path: &Path, is_recursive: bool) -> io::Result<Start> {
-    let mut place = local::Place::of(path)?;
+    let mut place = local::Place::through(path)?;
     let mut stat = place.directory.stat(&place.name)?;
     // Without -r a link that the user names stands for what it leads to.
     if !is_recursive && facts(&stat).attributes.kind == FileKind::Symlink {
@@ -232,8 +245,7 @@ fn find_local(path: &Path, is_recursive: bool) -> io::Result<Start> {
         stat = place.directory.stat(&place.name)?;
     }
     let is_itself = place.name.as_c_str() == c".";
-    let name = path.file_name().filter(|_| !is_itself);
-    let name = name.map(|name| c_string(name.as_bytes())).transpose()?;
+    let name = local::last_name(path)?;
     let above = match is_itself {
         true => path,
         false => path.parent().unwrap_or(Path::new("")),
@@ -273,6 +285,11 @@ fn top(start: &Start, target: &Arc<dyn Target>) -> io::Result<Branch> {
         destination: target.facts()?.key(),
     };
     Ok(Node::new(None, start.above.clone(), pair))
+}
+
+fn is_directory_in(directory: &Arc<dyn Target>, name: &CStr) -> io::Result<bool> {
+    let found = directory.find(name)?;
+    Ok(found.is_some_and(|facts| facts.attributes.kind == FileKind::Directory))
 }
 
 /// Refuses a file that would become itself, a directory that would be copied into itself without end, and a mirror

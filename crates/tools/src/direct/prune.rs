@@ -12,7 +12,10 @@ use std::{
 use penstock_base::Mutex;
 
 use super::job::{Branch, Direct};
-use crate::tree::{Found, Listing, Target};
+use crate::{
+    report::reason,
+    tree::{Found, Listing, Target},
+};
 
 /// Names that are handed on at once.
 const PAGE_NAMES: usize = 1000;
@@ -44,11 +47,26 @@ pub(super) fn prune(
         if direct.stop.is_set() {
             return Ok(());
         }
-        if !names.contains(&extra.name) {
-            remove_extra(direct, branch, target, &extra)?;
+        if !names.contains(&extra.name)
+            && let Err(error) = remove_extra(direct, branch, target, &extra)
+        {
+            note(direct, branch, &branch.relative(&extra.name), &error);
         }
     }
     Ok(())
+}
+
+/// Tells what stays although it should not; not what went by itself, nor that the work is to end.
+fn note(direct: &Direct<'_>, branch: &Branch, path: &[u8], error: &io::Error) {
+    if error.kind() == io::ErrorKind::NotFound || direct.stop.is_set() {
+        return;
+    }
+    branch.fail();
+    direct.report.fail(format_args!(
+        "cannot remove '{}' of the target: {}",
+        String::from_utf8_lossy(path),
+        reason(error)
+    ));
 }
 
 fn all(listing: &dyn Listing) -> io::Result<Vec<Found>> {

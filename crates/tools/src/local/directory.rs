@@ -173,30 +173,55 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Opens what is above the last name of `path`. A path that ends in `/`, `.` or `..` has no last name; `.`
-    /// stands for it.
+    /// Opens what is above the last name of `path`. A path that ends in `.` or `..` has no last name; `.` stands for
+    /// it.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
-        let bytes = path.as_os_str().as_bytes();
-        let end = bytes.iter().rposition(|byte| *byte != b'/');
-        let trimmed = &bytes[..end.map_or(0, |end| end + 1)];
-        let begin = trimmed.iter().rposition(|byte| *byte == b'/');
-        let name = &trimmed[begin.map_or(0, |begin| begin + 1)..];
-        if name.is_empty() || name == b"." || name == b".." {
+        let Some((above, name)) = split(path) else {
             return Ok(Self {
                 directory: Directory::open(path)?,
                 name: c".".to_owned(),
             });
-        }
-        let above = match begin {
-            None => Path::new("."),
-            Some(0) => Path::new("/"),
-            Some(begin) => Path::new(OsStr::from_bytes(&trimmed[..begin])),
         };
         Ok(Self {
             directory: Directory::open(above)?,
             name: c_string(name)?,
         })
     }
+
+    /// The same, but a link with a `/` behind it is what it leads to, as copies have it.
+    pub(crate) fn through(path: &Path) -> io::Result<Self> {
+        let place = Self::of(path)?;
+        let found = match path.as_os_str().as_bytes().ends_with(b"/") {
+            true => place.directory.stat_if_any(&place.name)?,
+            false => None,
+        };
+        match found.as_ref().map(kind_of) {
+            Some(FileType::Symlink) => Ok(Self {
+                directory: Directory::open(path)?,
+                name: c".".to_owned(),
+            }),
+            _ => Ok(place),
+        }
+    }
+}
+
+/// What is above the last name of `path`, and that name; none if it ends in `.` or `..` or is `/`.
+fn split(path: &Path) -> Option<(&Path, &[u8])> {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|byte| *byte != b'/')? + 1;
+    let begin = bytes[..end].iter().rposition(|byte| *byte == b'/');
+    let name = &bytes[begin.map_or(0, |begin| begin + 1)..end];
+    let above = match begin {
+        None => Path::new("."),
+        Some(0) => Path::new("/"),
+        Some(begin) => Path::new(OsStr::from_bytes(&bytes[..begin])),
+    };
+    (name != b"." && name != b"..").then_some((above, name))
+}
+
+/// The last name of `path`, whatever it leads to; none if it has none.
+pub(crate) fn last_name(path: &Path) -> io::Result<Option<CString>> {
+    split(path).map(|(_, name)| c_string(name)).transpose()
 }
 
 /// A name for the system. Fails if it holds a NUL.

@@ -47,6 +47,11 @@ pub(crate) fn modified(stat: &Stat) -> (i64, u64) {
     (stat.st_mtime, stat.st_mtime_nsec)
 }
 
+/// When anything of a file changed last, in seconds and nanoseconds.
+pub(crate) fn changed(stat: &Stat) -> (i64, u64) {
+    (stat.st_ctime, stat.st_ctime_nsec)
+}
+
 /// Whose a file is.
 pub(crate) fn owner(stat: &Stat) -> (u32, u32) {
     (stat.st_uid, stat.st_gid)
@@ -193,9 +198,13 @@ impl Handle {
         }
     }
 
-    /// Sets the mode.
-    pub(crate) fn set_mode(&self, mode: Mode) -> rustix::io::Result<()> {
-        fs::chmod(self.path(), mode)
+    /// Sets the mode of what was given this access list.
+    pub(crate) fn set_mode(&self, mode: Mode, given: Option<&[u8]>) -> rustix::io::Result<()> {
+        let lost = given.filter(|_| self.access_list().is_none());
+        fs::chmod(
+            self.path(),
+            lost.map_or(mode, |list| without_mask(mode, list)),
+        )
     }
 
     /// The list of who may use it, as the system has it; the only attribute that such files have.
@@ -274,13 +283,47 @@ fn value(file: impl AsFd, name: &CStr) -> rustix::io::Result<Vec<u8>> {
     Ok(value)
 }
 
-/// Gives an open file these attributes and takes others away. What the file system or the system's rules do not
-/// take is passed over, as cp(1) does.
+/// The access list of an open file as the only attribute; none where it has none.
+pub(crate) fn access_list(file: impl AsFd) -> Attributes {
+    let list = value(file, ACCESS_LIST).ok();
+    list.map(|list| (ACCESS_LIST.to_owned(), list))
+        .into_iter()
+        .collect()
+}
+
+/// Sets the mode of an open file that was given these attributes. The mode of a file with an access list has the list's
+/// mask where the rights of its group are: a file that does not take the list gets those of the group alone.
+pub(crate) fn set_mode(file: impl AsFd, mode: Mode, given: &Attributes) -> rustix::io::Result<()> {
+    let list = given
+        .iter()
+        .find(|(name, _)| name.as_c_str() == ACCESS_LIST);
+    let lost = list.filter(|_| fs::fgetxattr(&file, ACCESS_LIST, &mut [0_u8; 0][..]).is_err());
+    fs::fchmod(
+        &file,
+        lost.map_or(mode, |(_, list)| without_mask(mode, list)),
+    )
+}
+
+/// The mode of a file without its access list: a version of four bytes, and entries of a tag, rights and an identity (`linux/posix_acl_xattr.h`).
+fn without_mask(mode: Mode, list: &[u8]) -> Mode {
+    /// The owning group.
+    const GROUP_TAG: u16 = 0x04;
+    let entries = list.get(4..).unwrap_or_default().as_chunks::<8>().0;
+    let group = entries
+        .iter()
+        .find(|[low, high, ..]| u16::from_le_bytes([*low, *high]) == GROUP_TAG);
+    let rights = group.map_or(0, |[_, _, rights, ..]| u32::from(rights & 0o7));
+    mode.difference(Mode::RWXG) | Mode::from_raw_mode(rights << 3)
+}
+
+/// Gives an open file these attributes and takes others away. What the system's rules do not take is passed over, as
+/// cp(1) does. Says whether the file system takes such attributes.
 pub(crate) fn set_attributes(
     file: impl AsFd,
     wanted: &Attributes,
     existing: &Attributes,
-) -> rustix::io::Result<()> {
+) -> rustix::io::Result<bool> {
+    let mut are_taken = true;
     for (name, _) in existing {
         if wanted.iter().all(|(other, _)| other != name) {
             tolerate(fs::fremovexattr(&file, name.as_c_str()))?;
@@ -289,10 +332,11 @@ pub(crate) fn set_attributes(
     for (name, value) in wanted {
         if existing.iter().all(|one| (&one.0, &one.1) != (name, value)) {
             let set = fs::fsetxattr(&file, name.as_c_str(), value, XattrFlags::empty());
+            are_taken &= set != Err(Errno::NOTSUP);
             tolerate(set)?;
         }
     }
-    Ok(())
+    Ok(are_taken)
 }
 
 /// Takes away the list that a new file got from its directory.

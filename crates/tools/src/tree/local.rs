@@ -15,7 +15,10 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Content, Dress, Facts, Found, Keeps, Listing, Lost, Source, Target, Written, Xattrs};
+use super::{
+    Content, Dress, Facts, Found, Keeps, LOST_ATTRIBUTES, Listing, Lost, Source, Target, Written,
+    Xattrs,
+};
 use crate::local::{
     self, Attempts, Directory, Handle, Temporary, c_string, clear_way, kind_of, make_under,
     read_fully, stat_of_same, write_fully,
@@ -247,15 +250,15 @@ impl Target for LocalTarget {
         })
     }
 
-    fn dress(&self, dress: &Dress, _lost: Lost<'_>) -> io::Result<()> {
-        dress_open(&self.0, dress)
+    fn dress(&self, dress: &Dress, lost: Lost<'_>) -> io::Result<()> {
+        dress_open(&self.0, dress, lost)
     }
 
     fn dress_named(
         &self,
         (name, kind): (&CStr, FileKind),
         dress: &Dress,
-        _lost: Lost<'_>,
+        lost: Lost<'_>,
     ) -> io::Result<()> {
         let stat = self.0.stat(name)?;
         // What took the place of what was made is another's.
@@ -264,20 +267,22 @@ impl Target for LocalTarget {
         }
         let kind = kind_of(&stat);
         if kind == FileType::RegularFile {
-            return dress_open(self.named(name).open_as(OFlags::empty())?, dress);
+            return dress_open(self.named(name).open_as(OFlags::empty())?, dress, lost);
         }
         let mut attempts = Attempts::default();
         let handle = Handle::of_kind(&self.0, name, kind)?;
         if let Some(owner) = dress.owner {
             attempts.note(handle.give(owner));
         }
+        let mut lists = dress.xattrs.iter().flatten();
+        let list = lists.find(|(name, _)| name == ACCESS_LIST);
+        let list = list.map(|(_, value)| value.as_slice());
         if dress.adds_xattrs && kind != FileType::Symlink {
-            let mut lists = dress.xattrs.iter().flatten();
-            let list = lists.find(|(name, _)| name == ACCESS_LIST);
-            attempts.note(handle.set_access_list(list.map(|(_, value)| value.as_slice())));
+            attempts.note(handle.set_access_list(list));
         }
         if let Some(permissions) = dress.permissions.filter(|_| kind != FileType::Symlink) {
-            attempts.note(handle.set_mode(Mode::from_raw_mode(permissions.into())));
+            let mode = Mode::from_raw_mode(permissions.into());
+            attempts.note(handle.set_mode(mode, list));
         }
         if let Some(times) = dress.times {
             attempts.note(local::date_in(&self.0, name, &timestamps(times)));
@@ -316,8 +321,8 @@ impl Written for LocalWritten {
         Ok(fs::ftruncate(&self.file, size)?)
     }
 
-    fn dress(&mut self, dress: &Dress, _lost: Lost<'_>) -> io::Result<()> {
-        dress_open(&self.file, dress)
+    fn dress(&mut self, dress: &Dress, lost: Lost<'_>) -> io::Result<()> {
+        dress_open(&self.file, dress, lost)
     }
 
     fn finish(&mut self) -> io::Result<()> {
@@ -354,8 +359,8 @@ impl Written for LocalNew {
         Ok(fs::ftruncate(&self.file, size)?)
     }
 
-    fn dress(&mut self, dress: &Dress, _lost: Lost<'_>) -> io::Result<()> {
-        dress_open(&self.file, dress)
+    fn dress(&mut self, dress: &Dress, lost: Lost<'_>) -> io::Result<()> {
+        dress_open(&self.file, dress, lost)
     }
 
     fn finish(&mut self) -> io::Result<()> {
@@ -380,26 +385,26 @@ impl Drop for LocalNew {
     }
 }
 
-fn dress_open(file: impl AsFd, dress: &Dress) -> io::Result<()> {
+fn dress_open(file: impl AsFd, dress: &Dress, lost: Lost<'_>) -> io::Result<()> {
     let mut attempts = Attempts::default();
     let withheld = dress
         .owner
         .map_or(Mode::empty(), |owner| attempts.give(&file, owner));
-    if let Some(wanted) = &dress.xattrs {
-        let wanted = wanted
-            .iter()
-            .filter_map(|(name, value)| Some((c_string(name).ok()?, value.clone())))
-            .collect();
+    let named = |(name, value): &(Vec<u8>, Vec<u8>)| Some((c_string(name).ok()?, value.clone()));
+    let wanted = dress.xattrs.iter().flatten().filter_map(named).collect();
+    if dress.xattrs.is_some() {
         let existing = match dress.adds_xattrs {
             true => Ok(Vec::new()),
             false => local::attributes(&file),
         };
         let set = |existing| local::set_attributes(&file, &wanted, &existing);
-        attempts.note(existing.and_then(set));
+        if attempts.note(existing.and_then(set)) == Some(false) {
+            lost(LOST_ATTRIBUTES);
+        }
     }
     if let Some(permissions) = dress.permissions {
         let mode = Mode::from_raw_mode(permissions.into()).difference(withheld);
-        attempts.note(fs::fchmod(&file, mode));
+        attempts.note(local::set_mode(&file, mode, &wanted));
     }
     if let Some(times) = dress.times {
         attempts.note(fs::futimens(&file, &timestamps(times)));

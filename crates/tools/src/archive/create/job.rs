@@ -4,10 +4,11 @@ use std::{
     io,
     os::fd::OwnedFd,
     sync::{Arc, mpsc::SyncSender},
+    time::SystemTime,
 };
 
 use penstock_base::clock;
-
+use penstock_vfs::FileKind;
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 
 use super::{
@@ -23,7 +24,7 @@ use crate::{
     Report,
     accounts::Accounts,
     local::{self, Handle},
-    tree::Source,
+    tree::{Facts, Source, local::facts},
     work::{self, Crew, Job},
 };
 
@@ -50,8 +51,29 @@ impl work::Task for Task {}
 pub(super) struct Found {
     pub(super) member: Member,
     pub(super) content: Content,
-    /// Which file it is and how many names it has, if that is more than one.
-    pub(super) names: Option<(FileId, u64)>,
+    /// Which file it is, if it has more names than one.
+    pub(super) names: Option<Names>,
+}
+
+/// A file that has several names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Names {
+    pub(super) file: FileId,
+    pub(super) count: u64,
+    /// When the file changed last: another one with its number came later.
+    pub(super) changed: SystemTime,
+}
+
+impl Names {
+    fn of(facts: &Facts) -> Option<Self> {
+        let (key, attributes) = (facts.key(), &facts.attributes);
+        let has_names = attributes.kind != FileKind::Directory && attributes.links > 1;
+        has_names.then(|| Self {
+            file: FileId::new(key.device, key.number),
+            count: attributes.links.into(),
+            changed: attributes.changed,
+        })
+    }
 }
 
 /// What comes behind the header.
@@ -163,7 +185,7 @@ impl<'a> Reading<'a> {
         };
         member.owner_names = self.accounts.names(member.owner);
         let facts = source.facts()?;
-        let (key, names) = (facts.key(), u64::from(facts.attributes.links));
+        let names = Names::of(&facts);
         let content = match member.kind {
             Kind::File => {
                 let file = Opened::Volume(source.open()?, facts.attributes);
@@ -171,11 +193,10 @@ impl<'a> Reading<'a> {
             }
             _ => Content::Nothing,
         };
-        let has_names = member.kind != Kind::Directory && names > 1;
         Ok(Some(Found {
             member,
             content,
-            names: has_names.then(|| (FileId::new(key.device, key.number), names)),
+            names,
         }))
     }
 
@@ -223,11 +244,10 @@ impl<'a> Reading<'a> {
                 member.attributes = list.map(|list| (name.clone(), list)).collect();
             }
         }
-        let has_names = kind != Kind::Directory && stat.st_nlink > 1;
         Ok(Some(Found {
             member,
             content,
-            names: has_names.then(|| (FileId::from(&stat), stat.st_nlink)),
+            names: Names::of(&facts(&stat)),
         }))
     }
 
