@@ -2,11 +2,11 @@
 
 use std::{
     ffi::CString,
-    fs::{self, File},
+    fs::{self, File, Metadata},
     io,
     os::{
         fd::{AsFd, BorrowedFd},
-        unix::fs::FileTypeExt,
+        unix::fs::{FileTypeExt, MetadataExt},
     },
     path::{Path, PathBuf},
 };
@@ -120,17 +120,70 @@ fn open_again(path: &Path) -> io::Result<File> {
 fn followed(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_path_buf();
     for _ in 0..LINKS_MAX {
-        let is_link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
+        let found = fs::symlink_metadata(&path);
         let above = path.parent().unwrap_or(Path::new("")).to_path_buf();
-        if !is_link || is_of_proc(&above) {
+        let Some(link) = found.ok().filter(Metadata::is_symlink) else {
+            return Ok(path);
+        };
+        if is_of_proc(&above) {
             return Ok(path);
         }
+        refuse_planted(&link, &above)?;
         path = above.join(fs::read_link(&path)?);
     }
     Err(Errno::LOOP.into())
 }
 
+/// Refuses a link that somebody else made where everybody may, as the system does with `fs.protected_symlinks`: what it
+/// leads to would be replaced with the rights of who runs this.
+fn refuse_planted(link: &Metadata, above: &Path) -> io::Result<()> {
+    const STICKY_FOR_ALL: u32 = 0o1002;
+    let above = match above.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => above,
+    };
+    let directory = fs::metadata(above)?;
+    let is_open = directory.mode() & STICKY_FOR_ALL == STICKY_FOR_ALL;
+    let is_trusted = [directory.uid(), rustix::process::geteuid().as_raw()].contains(&link.uid());
+    match is_open && !is_trusted {
+        true => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it is a link of another user, in a directory in which everybody may make one",
+        )),
+        false => Ok(()),
+    }
+}
+
 fn is_of_proc(directory: &Path) -> bool {
     let system = rustix::fs::statfs(directory);
     system.is_ok_and(|system| system.f_type == PROC_SUPER_MAGIC)
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_link_that_another_user_left_for_everybody_is_not_followed() {
+        if !local::is_root() {
+            penstock_skips::skipped("links of other users need root");
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let [open, link] = ["open", "open/link"].map(|name| folder.path().join(name));
+        fs::create_dir(&open).expect("made");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).expect("set");
+        symlink("../precious", &link).expect("made");
+        assert!(WholeFile::create(&link, 0o022).is_ok(), "one of our own");
+        lchown(&link, Some(1001), None).expect("given");
+        let error = WholeFile::create(&link, 0o022).expect_err("refused");
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert!(open_in_place(&link).is_err());
+        // Nobody else may have made it there.
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).expect("set");
+        assert!(WholeFile::create(&link, 0o022).is_ok());
+    }
 }
