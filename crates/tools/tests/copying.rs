@@ -847,3 +847,22 @@ fn a_group_gets_no_rights_from_a_list_that_is_not_kept() {
     let mode = fs::metadata(place.join("copy/file")).unwrap().mode();
     assert_eq!(mode & 0o7777, 0o600);
 }
+
+/// It was "Device or resource busy", which could be a mount.
+#[test]
+fn a_file_that_another_copy_writes_is_told_as_that() {
+    let (_folder, from, to) = folder();
+    fs::write(from.join("file"), "x").unwrap();
+    fs::create_dir(&to).unwrap();
+    let on_its_way = fs::File::create(to.join(name_on_its_way("file"))).unwrap();
+    let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    rustix::fs::flock(&on_its_way, lock).unwrap();
+    let summary = copied(&[&from], &to, &restore());
+    assert_eq!(summary.failed, 1, "{summary:?}");
+    assert!(
+        summary.failures[0].contains("another process"),
+        "{summary:?}"
+    );
+    drop(on_its_way);
+    assert_eq!(copied(&[&from], &to, &restore()).failed, 0);
+}

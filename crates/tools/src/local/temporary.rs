@@ -52,9 +52,20 @@ pub(crate) struct Temporary {
 }
 
 impl Temporary {
-    /// A new and empty file that will be `name` in `directory`. Only its owner may look at it. Fails with `BUSY`
-    /// if another process is about to write the same.
-    pub(crate) fn create(directory: &Arc<Directory>, name: &CStr) -> rustix::io::Result<Self> {
+    /// A new and empty file that will be `name` in `directory`. Only its owner may look at it. Fails with
+    /// `ResourceBusy` if another process is about to write the same.
+    pub(crate) fn create(directory: &Arc<Directory>, name: &CStr) -> io::Result<Self> {
+        let busy = |error| match error {
+            Errno::BUSY => io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "another process is writing the same file now; try again when it has ended",
+            ),
+            other => other.into(),
+        };
+        Self::create_alone(directory, name).map_err(busy)
+    }
+
+    fn create_alone(directory: &Arc<Directory>, name: &CStr) -> rustix::io::Result<Self> {
         let name = temporary_name(name);
         for _ in 0..ATTEMPTS_MAX {
             match create(directory, &name) {
