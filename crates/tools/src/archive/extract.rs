@@ -180,8 +180,11 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
                 Err(Failed::Archive) => break,
             }
         }
-        if !self.stop.is_set() && self.is_whole {
-            self.reader.drain();
+        if !self.stop.is_set()
+            && self.is_whole
+            && let Err(damage) = self.reader.drain()
+        {
+            self.report.fail(damage);
         }
     }
 

@@ -14,9 +14,10 @@ pub fn list(input: Box<dyn Read + Send>, selection: &Selection, report: &Report,
         Err(error) => return report.fail(format_args!("cannot read the archive: {error}")),
     };
     let mut seen = vec![false; selection.members.len()];
-    while !stop.is_set() {
+    let mut is_whole = false;
+    while !stop.is_set() && !is_whole {
         match reader.next_member() {
-            Ok(None) => break,
+            Ok(None) => is_whole = true,
             Ok(Some(member)) => tell(&member, selection, &mut seen, report),
             Err(damage) => {
                 report.fail(&damage);
@@ -26,7 +27,12 @@ pub fn list(input: Box<dyn Read + Send>, selection: &Selection, report: &Report,
             }
         }
     }
-    reader.drain();
+    if is_whole
+        && !stop.is_set()
+        && let Err(damage) = reader.drain()
+    {
+        report.fail(damage);
+    }
     tell_missing(selection, &seen, report);
 }
 

@@ -50,7 +50,7 @@ pub struct Sources {
 
 /// What a damage means: some of it only for a member, some for the rest of the archive.
 fn is_final(damage: &Damage) -> bool {
-    matches!(damage, Damage::Io(_) | Damage::Cut(_) | Damage::NoEnd(_))
+    !matches!(damage, Damage::Header(_) | Damage::Extension(..))
 }
 
 /// How many threads a compression may have.

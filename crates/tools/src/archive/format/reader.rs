@@ -25,6 +25,14 @@ pub enum Damage {
     /// It ends where a member could begin, without the mark of its end.
     #[error("the archive has no end mark after {0} bytes; it may be cut off")]
     NoEnd(u64),
+    /// Its content is not what its checksums, or a decompressor, say.
+    #[error("the archive is damaged: {0}; what was extracted may be wrong")]
+    Content(io::Error),
+    /// It has all members, and not the checksum behind them.
+    #[error(
+        "the archive is damaged: the checksum at its end is cut off; what was extracted may be wrong"
+    )]
+    NoChecksum,
     /// There is no header where one should be; the next one is looked for.
     #[error("the archive is damaged at byte {0}; what lies before the next header is skipped")]
     Header(u64),
@@ -126,9 +134,13 @@ impl<R: Read> Reader<R> {
         Ok(count)
     }
 
-    /// Reads what comes behind the archive, for who writes into a pipe.
-    pub fn drain(&mut self) {
-        let _ = io::copy(&mut self.input, &mut io::sink());
+    /// Reads what comes behind the members: for the checksums there, and for who writes into a pipe.
+    pub fn drain(&mut self) -> Result<(), Damage> {
+        match io::copy(&mut self.input, &mut io::sink()) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Damage::NoChecksum),
+            Err(error) => Err(cut_or(error, self.at)),
+        }
     }
 
     /// A block with a header; none at the end.
@@ -415,10 +427,11 @@ fn unescaped(name: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Decompressors say of what is cut off that it ended too early.
+/// Decompressors say of what is cut off that it ended too early, and of what is damaged that it is no data.
 fn cut_or(error: io::Error, at: u64) -> Damage {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => Damage::Cut(at),
+        io::ErrorKind::InvalidData => Damage::Content(error),
         _ => Damage::Io(error),
     }
 }

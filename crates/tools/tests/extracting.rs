@@ -1,0 +1,89 @@
+//! What partar tells of an archive that is damaged, and what it keeps of what is there.
+
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+mod archives;
+mod support;
+
+use std::{fs, io::Write};
+
+use archives::{PLAIN, created, creating, extracted, extracting, folder, listed};
+use penstock_tools::archive::{Compression, Format};
+
+const COMPRESSIONS: [Compression; 3] = [Compression::Gzip, Compression::Zstd, Compression::Xz];
+
+/// Bytes that no compression makes fewer of.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+#[test]
+fn an_archive_whose_checksum_does_not_fit_or_is_cut_off_is_told_in_one_line() {
+    let (folder, tree, _) = folder(0, 0, PLAIN);
+    fs::write(tree.join("noise"), noise(1 << 20)).unwrap();
+    for compression in COMPRESSIONS {
+        let (archive, _) = created(folder.path(), &creating(Format::Pax, compression));
+        let mut flipped = archive.clone();
+        flipped[archive.len() / 2] ^= 1;
+        // The end of the members can be among the bytes that are cut off.
+        let cut = archive[..archive.len() - 6].to_vec();
+        for (damaged, words) in [(flipped, "may be wrong"), (cut, "cut off")] {
+            let to = tempfile::tempdir().unwrap();
+            for summary in [
+                extracted(&damaged, to.path(), &extracting()),
+                listed(&damaged),
+            ] {
+                assert_eq!(summary.failed, 1, "{compression:?}: {summary:?}");
+                let line = &summary.failures[0];
+                assert!(line.contains(words), "{line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_lies_behind_a_compressed_archive_is_no_fault_and_a_second_stream_is_read() {
+    let (folder, tree, _) = folder(0, 0, PLAIN);
+    fs::write(tree.join("noise"), noise(1 << 20)).unwrap();
+    let (plain, _) = created(folder.path(), &creating(Format::Pax, Compression::None));
+    for compression in COMPRESSIONS {
+        let (archive, _) = created(folder.path(), &creating(Format::Pax, compression));
+        let zeros = [&archive[..], &[0; 10240]].concat();
+        let garbage = [&archive[..], b"garbage behind it"].concat();
+        let (begin, end) = plain.split_at(plain.len() / 2);
+        let two = [compressed(begin, compression), compressed(end, compression)].concat();
+        for archive in [zeros, garbage, two] {
+            let to = tempfile::tempdir().unwrap();
+            let summary = extracted(&archive, to.path(), &extracting());
+            assert_eq!(summary.failures, [""; 0], "{compression:?}");
+            support::assert_same(&tree, &to.path().join("tree"));
+            assert_eq!(listed(&archive).failures, [""; 0], "{compression:?}");
+        }
+    }
+}
+
+/// One stream with this content.
+fn compressed(content: &[u8], compression: Compression) -> Vec<u8> {
+    let output = match compression {
+        Compression::Gzip => {
+            let level = flate2::Compression::fast();
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
+            encoder.write_all(content).unwrap();
+            encoder.finish()
+        }
+        Compression::Xz => {
+            let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 0);
+            encoder.write_all(content).unwrap();
+            encoder.finish()
+        }
+        _ => zstd::encode_all(content, 1),
+    };
+    output.unwrap()
+}
