@@ -7,7 +7,7 @@ mod support;
 
 use std::{fs, io::Write};
 
-use archives::{PLAIN, created, creating, extracted, extracting, folder, listed};
+use archives::{PLAIN, created, creating, extracted, extracting, folder, listed, made};
 use penstock_tools::archive::{Compression, Format};
 
 const COMPRESSIONS: [Compression; 3] = [Compression::Gzip, Compression::Zstd, Compression::Xz];
@@ -86,4 +86,31 @@ fn compressed(content: &[u8], compression: Compression) -> Vec<u8> {
         _ => zstd::encode_all(content, 1),
     };
     output.unwrap()
+}
+
+#[test]
+fn a_link_is_made_of_what_was_there_before_a_later_member_takes_the_name_of_its_source() {
+    let pairs: Vec<[String; 2]> = (0..20)
+        .map(|number| [format!("a{number}"), format!("b{number}")])
+        .collect();
+    let members: Vec<_> = pairs
+        .iter()
+        .flat_map(|[first, link]| {
+            [
+                (first.as_str(), b'0', "", &b"old"[..]),
+                (link.as_str(), b'1', first.as_str(), b""),
+                (first.as_str(), b'0', "", b"new"),
+            ]
+        })
+        .collect();
+    let archive = made(&members);
+    for _ in 0..200 {
+        let to = tempfile::tempdir().unwrap();
+        let summary = extracted(&archive, to.path(), &extracting());
+        assert_eq!(summary.failures, [""; 0]);
+        for [first, link] in &pairs {
+            assert_eq!(fs::read(to.path().join(first)).unwrap(), b"new");
+            assert_eq!(fs::read(to.path().join(link)).unwrap(), b"old");
+        }
+    }
 }

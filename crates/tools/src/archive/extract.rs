@@ -1,7 +1,8 @@
 //! Takes an archive apart.
 //!
 //! One thread reads it, makes directories as they come and hands everything else out: a small file as one task, a
-//! large one piece by piece. A later member of the same name, and a link to a member before, wait for that one.
+//! large one piece by piece. A later member of the same name, and a link to a member before, wait for that one, and a
+//! later member waits for links to what it replaces.
 //! Owners, modes and times of directories are set at the end, deepest first.
 //!
 //! An archive may be meant to harm: names that lead out of the tree, links out of it and members through links are
@@ -35,7 +36,7 @@ use crate::{
 };
 
 use growing::Growing;
-use job::{First, Spot, Task, Writing};
+use job::{First, Named, Spot, Task, Writing};
 use started::{Budget, Started};
 
 /// Bytes of content that are on their way from the archive to files.
@@ -222,7 +223,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         let (last, above) = parts
             .split_last()
             .ok_or(Failed::refused("it has no name"))?;
-        let place = First {
+        let place = Named {
             directory: self.places.directory(above).map_err(Failed::system)?,
             name: c_string(last).map_err(Failed::system)?,
         };
@@ -251,7 +252,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         }
     }
 
-    fn begin(&self, place: First, path: Vec<u8>, member: &Member) -> Spot<'a> {
+    fn begin(&self, place: Named, path: Vec<u8>, member: &Member) -> Spot<'a> {
         Spot {
             directory: place.directory,
             name: place.name,
@@ -379,17 +380,21 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         }
     }
 
-    fn hard_link(&mut self, place: First, path: Vec<u8>, member: &Member) -> Result<(), Failed> {
+    fn hard_link(&mut self, place: Named, path: Vec<u8>, member: &Member) -> Result<(), Failed> {
         let link = names::parts(&member.link)
             .map_err(|why| Failed::Member(format!("what it links to is refused: {why}")))?;
         let link = link.get(self.settings.strip..).unwrap_or_default();
         let (last, above) = link
             .split_last()
             .ok_or(Failed::refused("it links to nothing"))?;
-        self.wait_for(&link.join(&b'/'))?;
+        let first = link.join(&b'/');
+        if !self.started.wait_for_writer(&first, self.stop) {
+            return Err(Failed::Archive);
+        }
         let from = First {
             directory: self.places.existing(above).map_err(Failed::system)?,
             name: c_string(last).map_err(Failed::system)?,
+            _path: self.started.begin_reading(first),
         };
         self.submit(Task::Link(from, self.begin(place, path, member)))
     }
