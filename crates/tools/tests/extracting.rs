@@ -5,7 +5,7 @@
 mod archives;
 mod support;
 
-use std::{fs, io::Write};
+use std::{fs, io::Write, os::unix::fs::symlink};
 
 use archives::{PLAIN, created, creating, extracted, extracting, folder, listed, made};
 use penstock_tools::archive::{Compression, Format};
@@ -112,5 +112,28 @@ fn a_link_is_made_of_what_was_there_before_a_later_member_takes_the_name_of_its_
             assert_eq!(fs::read(to.path().join(first)).unwrap(), b"new");
             assert_eq!(fs::read(to.path().join(link)).unwrap(), b"old");
         }
+    }
+}
+
+#[test]
+fn what_is_there_stays_until_what_replaces_it_is_whole() {
+    let (folder, tree, to) = folder(0, 0, PLAIN);
+    fs::write(tree.join("large"), noise(5 << 20)).unwrap();
+    let (archive, _) = created(folder.path(), &creating(Format::Pax, Compression::None));
+    fs::create_dir_all(to.join("tree")).unwrap();
+    let (large, other) = (to.join("tree/large"), to.join("other"));
+    fs::write(&other, "other").unwrap();
+    let put_file = || fs::write(&large, "old").unwrap();
+    let put_link = || symlink(&other, &large).unwrap();
+    for (put, content) in [(&put_file as &dyn Fn(), "old"), (&put_link, "other")] {
+        put();
+        let summary = extracted(&archive[..archive.len() / 2], &to, &extracting());
+        assert_eq!(summary.failed, 1, "{summary:?}");
+        assert_eq!(fs::read_to_string(&large).unwrap(), content);
+        let summary = extracted(&archive, &to, &extracting());
+        assert_eq!(summary.failures, [""; 0]);
+        support::assert_same(&tree, &to.join("tree"));
+        assert_eq!(fs::read_to_string(&other).unwrap(), "other");
+        fs::remove_file(&large).unwrap();
     }
 }
