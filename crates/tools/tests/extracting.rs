@@ -5,10 +5,14 @@
 mod archives;
 mod support;
 
-use std::{fs, io::Write, os::unix::fs::symlink};
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::{PermissionsExt, symlink},
+};
 
 use archives::{PLAIN, created, creating, extracted, extracting, folder, listed, made};
-use penstock_tools::archive::{Compression, Format};
+use penstock_tools::archive::{Compression, ExtractSettings, Format};
 
 const COMPRESSIONS: [Compression; 3] = [Compression::Gzip, Compression::Zstd, Compression::Xz];
 
@@ -135,5 +139,58 @@ fn what_is_there_stays_until_what_replaces_it_is_whole() {
         support::assert_same(&tree, &to.join("tree"));
         assert_eq!(fs::read_to_string(&other).unwrap(), "other");
         fs::remove_file(&large).unwrap();
+    }
+}
+
+#[test]
+fn directories_and_links_that_are_there_stay_as_they_are_where_nothing_is_to_be_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("to");
+    fs::create_dir_all(to.join("there")).unwrap();
+    fs::write(to.join("file"), "file").unwrap();
+    symlink("mine", to.join("link")).unwrap();
+    symlink("mine", to.join("hard")).unwrap();
+    let modes = || {
+        [".", "there"].map(|name| {
+            let found = fs::metadata(to.join(name)).unwrap();
+            (
+                found.permissions().mode() & 0o7777,
+                found.modified().unwrap(),
+            )
+        })
+    };
+    for name in ["there", "."] {
+        fs::set_permissions(to.join(name), fs::Permissions::from_mode(0o751)).unwrap();
+    }
+    let before = modes();
+    let archive = made(&[
+        ("./", b'5', "", b""),
+        ("there/", b'5', "", b""),
+        ("link", b'2', "theirs", b""),
+        ("hard", b'1', "file", b""),
+    ]);
+    let kept = ExtractSettings {
+        keep: true,
+        ..extracting()
+    };
+    let summary = extracted(&archive, &to, &kept);
+    for name in ["link", "hard"] {
+        assert_eq!(fs::read_link(to.join(name)).unwrap().to_str(), Some("mine"));
+    }
+    assert_eq!(summary.failed, 2, "{summary:?}");
+    assert_eq!(modes(), before);
+    // Directories that the archive brings are as it says, also where something in them came first.
+    let archive = made(&[
+        ("new/file", b'0', "", b""),
+        ("new/", b'5', "", b""),
+        ("other/", b'5', "", b""),
+        ("other/", b'5', "", b""),
+    ]);
+    let summary = extracted(&archive, &to, &kept);
+    assert_eq!(summary.failures, [""; 0]);
+    for name in ["new", "other"] {
+        let found = fs::metadata(to.join(name)).unwrap();
+        assert_eq!(found.permissions().mode() & 0o7777, 0o644);
+        assert_eq!(found.modified().unwrap(), std::time::UNIX_EPOCH);
     }
 }

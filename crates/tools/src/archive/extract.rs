@@ -201,7 +201,10 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             return Ok(());
         }
         if all.is_empty() && is_directory && self.settings.strip == 0 {
-            return self.keep(&all, member);
+            return match self.settings.keep {
+                true => Ok(()),
+                false => self.keep(&all, member),
+            };
         }
         let Some(parts) = all
             .get(self.settings.strip..)
@@ -308,13 +311,23 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
                 removed.and_then(|()| make()).map_err(Failed::system)?
             }
             Err(error) if was_taken(&error) => {
-                self.places.existing(parts).map_err(Failed::system)?
+                let existing = self.places.existing(parts).map_err(Failed::system)?;
+                if self.settings.keep && !self.is_ours(parts) {
+                    self.report.unchanged.add(1);
+                    return Ok(());
+                }
+                existing
             }
             other => other.map_err(Failed::system)?,
         };
         self.places.keep(parts.join(&b'/'), &made);
         self.report.directories.add(1);
         self.keep(parts, member)
+    }
+
+    /// Whether a directory was made out of this archive.
+    fn is_ours(&self, parts: &[&[u8]]) -> bool {
+        self.directories.contains_key(&owned(parts)) || self.places.has_made(&parts.join(&b'/'))
     }
 
     /// Keeps what a directory gets at the end: without its attributes where that would be too much.

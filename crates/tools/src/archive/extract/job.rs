@@ -136,6 +136,10 @@ impl<'a> Writing<'a> {
 
     /// Makes something; what has its name is removed first, unless that should stay.
     fn in_place(&self, spot: &Spot<'_>, make: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
+        // Files of this machine take the place of what is there by themselves.
+        if self.settings.keep && spot.directory.find(&spot.name)?.is_some() {
+            return Err(Errno::EXIST.into());
+        }
         match make() {
             Err(error) if was_taken(&error) && !self.settings.keep => {
                 spot.directory.remove_any(&spot.name)?;
