@@ -11,8 +11,11 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
 };
 
-use archives::{PLAIN, created, creating, extracted, extracting, folder, listed, made};
-use penstock_tools::archive::{Compression, ExtractSettings, Format};
+use archives::{PLAIN, created, created_of, creating, extracted, extracting, folder, listed, made};
+use penstock_tools::{
+    Patterns,
+    archive::{Compression, ExtractSettings, Format},
+};
 
 const COMPRESSIONS: [Compression; 3] = [Compression::Gzip, Compression::Zstd, Compression::Xz];
 
@@ -193,4 +196,31 @@ fn directories_and_links_that_are_there_stay_as_they_are_where_nothing_is_to_be_
         assert_eq!(found.permissions().mode() & 0o7777, 0o644);
         assert_eq!(found.modified().unwrap(), std::time::UNIX_EPOCH);
     }
+}
+
+#[test]
+fn a_pattern_with_a_slash_begins_where_the_paths_of_an_archive_do_however_they_are_written() {
+    let (_folder, tree, _) = folder(0, 0, PLAIN);
+    for path in ["cache/a", "kept/cache/b", "kept/only"] {
+        fs::create_dir_all(tree.join(path).parent().unwrap()).unwrap();
+        fs::write(tree.join(path), path).unwrap();
+    }
+    let mut settings = creating(Format::Pax, Compression::None);
+    settings.exclude.add(b"/cache").unwrap();
+    settings.exclude.add(b"/kept/only").unwrap();
+    for path in [".", "./", "./."] {
+        let to = tempfile::tempdir().unwrap();
+        let (archive, _) = created_of((&tree, path), &settings);
+        let summary = extracted(&archive, to.path(), &extracting());
+        assert_eq!(summary.failures, [""; 0]);
+        let is_there = |name| to.path().join(name).exists();
+        assert!(!is_there("cache") && !is_there("kept/only"), "{path}");
+        assert!(is_there("kept/cache/b"), "{path}");
+    }
+    // What everything fits leaves out what is below the base, and not the base.
+    settings.exclude = Patterns::default();
+    settings.exclude.add(b"*").unwrap();
+    let (archive, _) = created_of((&tree, "."), &settings);
+    let summary = listed(&archive);
+    assert_eq!((summary.directories, summary.files), (1, 0));
 }

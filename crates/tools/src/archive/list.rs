@@ -4,7 +4,7 @@ use std::io::Read;
 
 use penstock_base::text;
 
-use super::{Compression, Kind, Member, Reader, Selection, is_final};
+use super::{Compression, Kind, Member, Reader, Selection, is_final, names};
 use crate::{Report, Stop};
 
 /// Tells of each member of the archive that `input` has.
@@ -52,11 +52,7 @@ pub(super) fn tell_missing(selection: &Selection, seen: &[bool], report: &Report
 }
 
 fn tell(member: &Member, selection: &Selection, seen: &mut [bool], report: &Report) {
-    let parts: Vec<&[u8]> = member
-        .name
-        .split(|byte| *byte == b'/')
-        .filter(|part| !matches!(*part, b"" | b"."))
-        .collect();
+    let parts: Vec<&[u8]> = names::steps(&member.name).collect();
     let is_directory = member.kind == Kind::Directory;
     if !selection.has(&parts, is_directory, seen) {
         return;

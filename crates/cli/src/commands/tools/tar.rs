@@ -89,7 +89,7 @@ pub(crate) fn command() -> Command {
                 .help("Where PATHs begin, and where members go [default: .]"),
         )
         .args(compression_arguments())
-        .args(exclude_arguments())
+        .args(exclude_arguments("the archive's root"))
         .args(create_arguments())
         .args(extract_arguments())
         .arg(lettered("verbose", 'v', "Tell of each member"))
