@@ -10,10 +10,10 @@
 
 mod growing;
 mod job;
+mod kept;
 mod started;
 
 use std::{
-    collections::BTreeMap,
     io::{self, Read},
     sync::Arc,
 };
@@ -37,6 +37,7 @@ use crate::{
 
 use growing::Growing;
 use job::{First, Named, Spot, Task, Writing};
+use kept::Kept;
 use started::{Budget, Started};
 
 /// Bytes of content that are on their way from the archive to files.
@@ -45,7 +46,7 @@ const BYTES_MAX: u64 = 64 << 20;
 const VOLUME_BYTES_MAX: u64 = 16 << 20;
 /// Rights of a directory until it is dressed.
 const CLOSED: u16 = 0o700;
-/// Bytes of attributes of directories that are kept until the end.
+/// Bytes of what directories get, with their paths, that are kept until the end.
 const KEPT_MAX: u64 = 256 << 20;
 /// Bytes that are handed out at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -120,8 +121,7 @@ pub fn extract(
             crew,
             started: &started,
             budget: &budget,
-            directories: BTreeMap::new(),
-            kept: 0,
+            kept: Kept::new(KEPT_MAX),
             seen: vec![false; settings.selection.members.len()],
             room: room.unwrap_or(u64::MAX),
             members_left: settings.members_max,
@@ -145,10 +145,8 @@ struct Extraction<'a, 'crew, R> {
     crew: &'crew Crew<Task<'a>>,
     started: &'a Started,
     budget: &'a Budget,
-    /// What directories get at the end, by path.
-    directories: BTreeMap<Parts, Member>,
-    /// How much their attributes are.
-    kept: u64,
+    /// What directories get at the end.
+    kept: Kept,
     seen: Vec<bool>,
     room: u64,
     members_left: u64,
@@ -222,7 +220,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             return self.directory(parts, member);
         }
         self.places.forget(&path);
-        self.directories.remove(&owned(parts));
+        self.kept.forget(&path);
         let (last, above) = parts
             .split_last()
             .ok_or(Failed::refused("it has no name"))?;
@@ -327,26 +325,36 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
 
     /// Whether a directory was made out of this archive.
     fn is_ours(&self, parts: &[&[u8]]) -> bool {
-        self.directories.contains_key(&owned(parts)) || self.places.has_made(&parts.join(&b'/'))
+        let path = parts.join(&b'/');
+        self.kept.has(&path) || self.places.has_made(&path)
     }
 
-    /// Keeps what a directory gets at the end: without its attributes where that would be too much.
-    fn keep(&mut self, parts: &[&[u8]], mut member: Member) -> Result<(), Failed> {
-        let weight = match member.attributes.is_empty() {
-            true => 0,
-            false => member.weight(),
+    /// Keeps what a directory gets at the end: where that would be too much, without attributes, and others get theirs
+    /// before.
+    fn keep(&mut self, parts: &[&[u8]], member: Member) -> Result<(), Failed> {
+        let path = parts.join(&b'/');
+        let mut member = Member {
+            mode: member.mode,
+            owner: member.owner,
+            owner_names: member.owner_names,
+            modified: member.modified,
+            attributes: member.attributes,
+            ..Member::new(Vec::new(), Kind::Directory)
         };
-        let fits = self.kept + weight <= KEPT_MAX;
-        if fits {
-            self.kept += weight;
-        } else {
-            member.attributes.clear();
+        if !self.kept.has_room(&path, &member) {
+            let others = self.kept.take_all_but_above(&path);
+            self.dress(others);
         }
-        self.directories.insert(owned(parts), member);
+        let fits = self.kept.has_room(&path, &member);
+        if !fits {
+            member.attributes.clear();
+            member.owner_names = Default::default();
+        }
+        self.kept.add(path, member);
         match fits {
             true => Ok(()),
             false => Err(Failed::refused(
-                "its attributes, and those of directories before, are too much to be kept until the end",
+                "its attributes, and those of directories above, are too much to be kept until the end",
             )),
         }
     }
@@ -419,44 +427,42 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         }
     }
 
-    /// Gives directories what they have, those below before those above: a mode may close them.
     fn finish(&mut self) {
-        let mut levels: BTreeMap<usize, Vec<(Parts, Member)>> = BTreeMap::new();
-        for (parts, member) in std::mem::take(&mut self.directories) {
-            levels.entry(parts.len()).or_default().push((parts, member));
-        }
-        for (_, level) in levels.into_iter().rev() {
-            for (parts, member) in level {
-                let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-                match self.places.existing(&parts) {
-                    Ok(directory) => {
-                        self.crew
-                            .submit(Task::Directory(directory, Box::new(member)));
-                    }
-                    Err(error) => self.report.fail(format_args!(
-                        "cannot set attributes of '{}': {error}",
-                        String::from_utf8_lossy(&member.name)
-                    )),
-                }
-            }
-            self.crew.wait();
-        }
+        let directories = self.kept.take();
+        self.dress(directories);
         if !self.stop.is_set() {
             tell_missing(&self.settings.selection, &self.seen, self.report);
         }
+    }
+
+    /// Gives directories what they have once everything in them is there, those below before those above: a mode may close
+    /// them.
+    fn dress(&mut self, directories: Vec<(Vec<u8>, Member)>) {
+        let mut level = None;
+        for (path, mut member) in directories {
+            let parts: Vec<&[u8]> = names::steps(&path).collect();
+            if level.replace(parts.len()) != Some(parts.len()) {
+                self.crew.wait();
+            }
+            match self.places.existing(&parts) {
+                Ok(directory) => {
+                    member.name = path;
+                    self.crew
+                        .submit(Task::Directory(directory, Box::new(member)));
+                }
+                Err(error) => self.report.fail(format_args!(
+                    "cannot set attributes of '{}': {error}",
+                    String::from_utf8_lossy(&path)
+                )),
+            }
+        }
+        self.crew.wait();
     }
 }
 
 fn is_file(directory: &dyn Target, name: &std::ffi::CStr) -> bool {
     let found = directory.find(name).ok().flatten();
     found.is_some_and(|found| found.attributes.kind == FileKind::Regular)
-}
-
-/// A path, name by name.
-type Parts = Vec<Vec<u8>>;
-
-fn owned(parts: &[&[u8]]) -> Parts {
-    parts.iter().map(|part| part.to_vec()).collect()
 }
 
 /// Why something was not extracted.
