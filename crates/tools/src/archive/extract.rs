@@ -25,6 +25,7 @@ use super::{
     list::tell_missing,
     names,
     place::{Places, open_root},
+    tell_damage,
 };
 use crate::{
     Report, Stop, Threads,
@@ -96,7 +97,7 @@ pub fn extract(
     };
     let reader = match Compression::reader(input) {
         Ok(input) => Reader::new(input),
-        Err(error) => return report.fail(format_args!("cannot read the archive: {error}")),
+        Err(error) => return tell_damage(&error.into(), report, stop),
     };
     let accounts = match settings.numeric {
         true => Accounts::default(),
@@ -162,7 +163,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
                 }
                 Ok(Some(member)) => member,
                 Err(damage) => {
-                    self.report.fail(&damage);
+                    tell_damage(&damage, self.report, self.stop);
                     if is_final(&damage) {
                         break;
                     }
@@ -183,7 +184,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             && self.is_whole
             && let Err(damage) = self.reader.drain()
         {
-            self.report.fail(damage);
+            tell_damage(&damage, self.report, self.stop);
         }
     }
 
@@ -395,7 +396,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             }
             Ok(_) => Err(Failed::refused("the archive has less content than it says")),
             Err(damage) => {
-                self.report.fail(damage);
+                tell_damage(&damage, self.report, self.stop);
                 Err(Failed::Archive)
             }
         }

@@ -4,14 +4,14 @@ use std::io::Read;
 
 use penstock_base::text;
 
-use super::{Compression, Kind, Member, Reader, Selection, is_final, names};
+use super::{Compression, Kind, Member, Reader, Selection, is_final, names, tell_damage};
 use crate::{Report, Stop};
 
 /// Tells of each member of the archive that `input` has.
 pub fn list(input: Box<dyn Read + Send>, selection: &Selection, report: &Report, stop: &Stop) {
     let mut reader = match Compression::reader(input) {
         Ok(input) => Reader::new(input),
-        Err(error) => return report.fail(format_args!("cannot read the archive: {error}")),
+        Err(error) => return tell_damage(&error.into(), report, stop),
     };
     let mut seen = vec![false; selection.members.len()];
     let mut is_whole = false;
@@ -20,7 +20,7 @@ pub fn list(input: Box<dyn Read + Send>, selection: &Selection, report: &Report,
             Ok(None) => is_whole = true,
             Ok(Some(member)) => tell(&member, selection, &mut seen, report),
             Err(damage) => {
-                report.fail(&damage);
+                tell_damage(&damage, report, stop);
                 if is_final(&damage) {
                     break;
                 }
@@ -31,9 +31,11 @@ pub fn list(input: Box<dyn Read + Send>, selection: &Selection, report: &Report,
         && !stop.is_set()
         && let Err(damage) = reader.drain()
     {
-        report.fail(damage);
+        tell_damage(&damage, report, stop);
     }
-    tell_missing(selection, &seen, report);
+    if !stop.is_set() {
+        tell_missing(selection, &seen, report);
+    }
 }
 
 /// Notes which of the wanted members were not there.

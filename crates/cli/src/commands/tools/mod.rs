@@ -6,6 +6,7 @@
 mod console;
 pub(crate) mod cp;
 mod direct;
+mod pipes;
 pub(crate) mod rm;
 pub(crate) mod tar;
 

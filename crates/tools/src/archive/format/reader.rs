@@ -17,7 +17,7 @@ use super::{
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
     /// It cannot be read at all.
-    #[error("{0}")]
+    #[error("cannot read the archive: {0}")]
     Io(#[from] io::Error),
     /// It ends in the middle of something.
     #[error("the archive is cut off after {0} bytes")]
