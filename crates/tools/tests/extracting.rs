@@ -8,10 +8,12 @@ mod support;
 use std::{
     fs,
     io::Write,
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
 };
 
-use archives::{PLAIN, created, created_of, creating, extracted, extracting, folder, listed, made};
+use archives::{
+    PLAIN, created, created_of, creating, extracted, extracting, folder, listed, made, seal,
+};
 use penstock_tools::{
     Patterns,
     archive::{Compression, ExtractSettings, Format},
@@ -223,4 +225,42 @@ fn a_pattern_with_a_slash_begins_where_the_paths_of_an_archive_do_however_they_a
     let (archive, _) = created_of((&tree, "."), &settings);
     let summary = listed(&archive);
     assert_eq!((summary.directories, summary.files), (1, 0));
+}
+
+#[test]
+fn a_member_whose_mode_is_no_number_is_told_and_the_next_one_arrives() {
+    let to = tempfile::tempdir().unwrap();
+    let mut archive = made(&[
+        ("bad", b'0', "", b"content"),
+        ("good", b'0', "", b"content"),
+    ]);
+    archive[100..108].copy_from_slice(b"00x0644\0");
+    seal(&mut archive[..512]);
+    let summary = extracted(&archive, to.path(), &extracting());
+    assert_eq!(summary.failed, 1, "{summary:?}");
+    assert!(
+        summary.failures[0].contains("a mode is no number"),
+        "{summary:?}"
+    );
+    assert!(!to.path().join("bad").exists() && to.path().join("good").exists());
+}
+
+#[test]
+fn records_for_all_members_hold_until_others_of_the_same_key_come() {
+    let to = tempfile::tempdir().unwrap();
+    let archive = made(&[
+        ("first", b'g', "", b"12 mtime=10\n14 comment=ab\n"),
+        ("second", b'g', "", b"14 comment=cd\n"),
+        ("a", b'0', "", b""),
+        ("third", b'g', "", b"12 mtime=20\n"),
+        ("b", b'0', "", b""),
+        ("fourth", b'g', "", b"9 mtime=\n"),
+        ("c", b'0', "", b""),
+    ]);
+    let summary = extracted(&archive, to.path(), &extracting());
+    assert_eq!(summary.failures, [""; 0]);
+    for (name, seconds) in [("a", 10), ("b", 20), ("c", 0)] {
+        let found = fs::metadata(to.path().join(name)).unwrap();
+        assert_eq!(found.mtime(), seconds, "{name}");
+    }
 }

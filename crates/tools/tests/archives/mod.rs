@@ -149,18 +149,23 @@ pub(crate) fn made(members: &[(&str, u8, &str, &[u8])]) -> Vec<u8> {
             124,
             format!("{:011o}\0{:011o}\0", content.len(), 0).as_bytes(),
         );
-        put(148, b"        ");
         put(156, &[*kind]);
         put(157, link.as_bytes());
         put(257, b"ustar  \0");
-        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
-        block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        seal(&mut block);
         archive.extend(block);
         archive.extend_from_slice(content);
         archive.resize(archive.len().next_multiple_of(512), 0);
     }
     archive.resize(archive.len() + 1024, 0);
     archive
+}
+
+/// Gives a header its checksum.
+pub(crate) fn seal(block: &mut [u8]) {
+    block[148..156].fill(b' ');
+    let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
 }
 
 /// What listing an archive came to.
