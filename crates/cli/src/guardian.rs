@@ -52,7 +52,7 @@ impl Guardian {
                 drop(ours);
                 // There is nobody to tell.
                 let _ = guard(&theirs, serving);
-                system::end_at_once();
+                system::end_at_once(0);
             }
         }
     }

@@ -49,9 +49,9 @@ fn is_alone() -> bool {
 }
 
 /// Ends this process without a last word: what it shares with the one that it was split from stays.
-pub(crate) fn end_at_once() -> ! {
+pub(crate) fn end_at_once(code: u8) -> ! {
     // SAFETY: the call ends the process and touches no memory.
-    unsafe { libc::_exit(0) }
+    unsafe { libc::_exit(code.into()) }
 }
 
 /// Makes the standard streams lead nowhere: lets go of the terminal, or of the pipe that a caller reads until its

@@ -4,15 +4,21 @@
 
 use std::{
     fs::{self, File},
+    io::Write,
     os::unix::{
         fs::{MetadataExt, PermissionsExt, chown, symlink},
         process::CommandExt,
     },
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use penstock_skips::skipped;
+
+/// How long a tool that was told to end may take to do so.
+const PROMPT: Duration = Duration::from_secs(5);
 
 /// A folder with links to the binary under its other names.
 fn folder() -> tempfile::TempDir {
@@ -328,4 +334,71 @@ fn a_file_that_cannot_get_its_owner_stays_and_is_told() {
     }
     assert!(is_same(&tree, &base.join("copy")));
     assert!(is_same(&tree, &base.join("out/tree")));
+}
+
+/// Tells a child to end, as often as said, and returns how it ended.
+fn interrupted(mut child: Child, times: usize) -> Option<i32> {
+    let pid = rustix::process::Pid::from_child(&child);
+    for _ in 0..times {
+        thread::sleep(Duration::from_millis(500));
+        assert!(child.try_wait().unwrap().is_none());
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    }
+    let until = Instant::now() + PROMPT;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > until {
+            child.kill().unwrap();
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.wait().unwrap().code()
+}
+
+#[test]
+fn partar_that_waits_for_a_pipe_ends_at_the_first_signal() {
+    let folder = folder();
+    let base = folder.path();
+    make_tree(base, 3, 1 << 20);
+    let program = fs::read(env!("CARGO_BIN_EXE_penstock")).unwrap();
+    fs::write(base.join("tree/program"), &program[..8 << 20]).unwrap();
+    run(base, "partar", &["-cf", "archive", "tree"]);
+    rustix::fs::mkfifoat(rustix::fs::CWD, base.join("fifo"), rustix::fs::Mode::RWXU).unwrap();
+    let archive = fs::read(base.join("archive")).unwrap();
+    let waits: [(&[&str], &[u8]); 6] = [
+        (&["-x"], b""),
+        (&["-t"], b""),
+        (&["-x"], &archive[..archive.len() / 2]),
+        (&["-xf", "fifo"], b""),
+        (&["-c", "tree"], b""),
+        (&["-cz", "tree"], b""),
+    ];
+    for (arguments, begin) in waits {
+        let mut child = command(base, "partar", arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        child.stdin.as_ref().unwrap().write_all(begin).unwrap();
+        // Held open, so that the pipe is neither at its end nor broken.
+        let held = (child.stdin.take(), child.stdout.take());
+        assert_eq!(interrupted(child, 1), Some(130), "{arguments:?}");
+        drop(held);
+    }
+}
+
+#[test]
+fn a_second_signal_ends_a_tool_at_once_and_it_says_so_by_its_status() {
+    let folder = folder();
+    let base = folder.path();
+    make_tree(base, 3000, 1);
+    run(base, "partar", &["-cf", "archive", "tree"]);
+    let mut child = command(base, "partar", &["-tvf", "archive"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let held = child.stdout.take();
+    assert_eq!(interrupted(child, 2), Some(130));
+    drop(held);
 }

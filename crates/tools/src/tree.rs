@@ -206,7 +206,8 @@ pub(crate) trait Target: Send + Sync + fmt::Debug {
     fn create(&self, name: &CStr, existing: Option<&Facts>) -> io::Result<Box<dyn Written>>;
 
     /// Begins a file that has no attributes yet, in the place of what is there if that may go, of a directory if it is
-    /// empty. On this machine it has its name at once, until it is dropped.
+    /// empty. On this machine it has a name that is free at once, until it is dropped, and one that is taken when it is
+    /// published.
     fn begin(&self, name: &CStr, may_replace: bool) -> io::Result<Box<dyn Written>>;
 
     /// Bytes for which there is room, where that is known.

@@ -2,11 +2,12 @@
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+mod archives;
 mod support;
 
 use std::{
     fs,
-    io::{Cursor, Write},
+    io::Cursor,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::Command,
@@ -17,121 +18,15 @@ use std::{
     thread,
 };
 
+use archives::{
+    ARCHIVABLE, PLAIN, careful, created, creating, extracted, extracting, folder, made,
+};
 use penstock_skips::skipped;
 use penstock_tools::{
-    Patterns, Report, Stop, Summary, Threads,
-    archive::{
-        Compression, CreateSettings, ExtractSettings, Format, Selection, Sources, create, extract,
-        list,
-    },
-    direct::Place,
+    Report, Stop,
+    archive::{Compression, ExtractSettings, Format, Selection, list},
 };
-use support::{EVERYTHING, Variety, assert_same, fill};
-
-/// What an archive can hold.
-const ARCHIVABLE: Variety = Variety {
-    sockets: false,
-    ..EVERYTHING
-};
-/// What every program and format keeps.
-const PLAIN: Variety = Variety {
-    attributes: false,
-    raw_names: false,
-    ..ARCHIVABLE
-};
-
-fn creating(format: Format, compression: Compression) -> CreateSettings {
-    CreateSettings {
-        format,
-        compression,
-        exclude: Patterns::default(),
-        one_file_system: false,
-        numeric: false,
-        threads: Threads::Fixed(8),
-    }
-}
-
-fn extracting() -> ExtractSettings {
-    ExtractSettings {
-        selection: Selection::default(),
-        strip: 0,
-        same_owner: support::is_root(),
-        numeric: true,
-        same_mode: true,
-        keep: false,
-        links_out: true,
-        bytes_max: None,
-        members_max: u64::MAX,
-        umask: 0o022,
-        threads: Threads::Fixed(8),
-    }
-}
-
-/// The same without links out of the tree.
-fn careful() -> ExtractSettings {
-    ExtractSettings {
-        links_out: false,
-        ..extracting()
-    }
-}
-
-/// Somewhere to write that can be looked at afterwards.
-#[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Shared {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-fn created(base: &Path, settings: &CreateSettings) -> (Vec<u8>, Summary) {
-    let report = Report::default();
-    let output = Shared::default();
-    let sources = Sources {
-        base: Place::Local(base.to_path_buf()),
-        paths: vec![PathBuf::from("tree")],
-        except: Vec::new(),
-    };
-    create(
-        &sources,
-        settings,
-        Box::new(output.clone()),
-        &report,
-        &Stop::default(),
-    )
-    .unwrap();
-    let bytes = output.0.lock().unwrap().clone();
-    (bytes, report.summary())
-}
-
-fn extracted(archive: &[u8], target: &Path, settings: &ExtractSettings) -> Summary {
-    fs::create_dir_all(target).unwrap();
-    let report = Report::default();
-    let input = Box::new(Cursor::new(archive.to_vec()));
-    extract(
-        input,
-        &Place::Local(target.to_owned()),
-        settings,
-        &report,
-        &Stop::default(),
-    );
-    report.summary()
-}
-
-fn folder(count: usize, seed: u64, variety: Variety) -> (tempfile::TempDir, PathBuf, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let tree = folder.path().join("tree");
-    fs::create_dir(&tree).unwrap();
-    fill(&tree, count, seed, variety);
-    let to = folder.path().join("to");
-    (folder, tree, to)
-}
+use support::assert_same;
 
 #[test]
 fn a_random_tree_comes_back_identical_from_each_compression_and_twice_the_same() {
@@ -285,32 +180,6 @@ fn a_member_that_was_refused_is_not_waited_for_by_the_next_of_its_name() {
     });
     let summary = ended.recv_timeout(std::time::Duration::from_secs(20));
     assert_eq!(summary.unwrap().failed, 2);
-}
-
-/// An archive with these members, made by GNU's rules, byte by byte.
-fn made(members: &[(&str, u8, &str, &[u8])]) -> Vec<u8> {
-    let mut archive = Vec::new();
-    for (name, kind, link, content) in members {
-        let mut block = [0_u8; 512];
-        let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
-        put(0, name.as_bytes());
-        put(100, b"0000644\x000000000\x000000000\0");
-        put(
-            124,
-            format!("{:011o}\0{:011o}\0", content.len(), 0).as_bytes(),
-        );
-        put(148, b"        ");
-        put(156, &[*kind]);
-        put(157, link.as_bytes());
-        put(257, b"ustar  \0");
-        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
-        block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        archive.extend(block);
-        archive.extend_from_slice(content);
-        archive.resize(archive.len().next_multiple_of(512), 0);
-    }
-    archive.resize(archive.len() + 1024, 0);
-    archive
 }
 
 #[test]

@@ -1,22 +1,20 @@
 //! Compressed archives.
 
+mod streams;
+
 use std::{
     io::{self, BufReader, Read, Write},
     path::Path,
 };
 
-use liblzma::stream::{CONCATENATED, Check, MtStreamBuilder, Stream};
+use liblzma::stream::{Check, MtStreamBuilder};
 
-/// Memory that a compressed archive may ask for, by its own header.
-const MEMORY_MAX: u64 = 512 << 20;
-/// The same as a power of two, for zstd.
-const WINDOW_LOG_MAX: u32 = 27;
+use streams::Streams;
+
 /// Levels that are usual for each.
 const LEVELS: (u32, i32, u32) = (6, 3, 6);
 /// Threads that compress.
 const THREADS_MAX: usize = 16;
-/// Bytes that tell what it is.
-const MAGIC_BYTES: usize = 6;
 
 /// How an archive is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +49,8 @@ impl Compression {
         match begin {
             [0x1f, 0x8b, ..] => Self::Gzip,
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
+            // A frame without content.
+            [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
             _ => Self::None,
         }
@@ -58,27 +58,13 @@ impl Compression {
 
     /// Reads `input`, whatever it is compressed with.
     pub(super) fn reader<'a>(
-        mut input: Box<dyn Read + Send + 'a>,
+        input: Box<dyn Read + Send + 'a>,
     ) -> io::Result<Box<dyn Read + Send + 'a>> {
-        let mut begin = Vec::new();
-        input
-            .by_ref()
-            .take(MAGIC_BYTES as u64)
-            .read_to_end(&mut begin)?;
-        let kind = Self::of_content(&begin);
-        let whole = BufReader::with_capacity(1 << 20, io::Cursor::new(begin).chain(input));
+        let input = BufReader::with_capacity(1 << 20, input);
+        let (kind, whole) = streams::look(io::Cursor::new(Vec::new()).chain(input))?;
         Ok(match kind {
             Self::None => Box::new(whole),
-            Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
-            Self::Zstd => {
-                let mut decoder = zstd::Decoder::with_buffer(whole)?;
-                decoder.window_log_max(WINDOW_LOG_MAX)?;
-                Box::new(decoder)
-            }
-            Self::Xz => {
-                let stream = Stream::new_stream_decoder(MEMORY_MAX, CONCATENATED)?;
-                Box::new(liblzma::bufread::XzDecoder::new_stream(whole, stream))
-            }
+            kind => Box::new(Streams::new(kind, whole)?),
         })
     }
 

@@ -1,7 +1,8 @@
 //! Takes an archive apart.
 //!
 //! One thread reads it, makes directories as they come and hands everything else out: a small file as one task, a
-//! large one piece by piece. A later member of the same name, and a link to a member before, wait for that one.
+//! large one piece by piece. A later member of the same name, and a link to a member before, wait for that one, and a
+//! later member waits for links to what it replaces.
 //! Owners, modes and times of directories are set at the end, deepest first.
 //!
 //! An archive may be meant to harm: names that lead out of the tree, links out of it and members through links are
@@ -9,10 +10,10 @@
 
 mod growing;
 mod job;
+mod kept;
 mod started;
 
 use std::{
-    collections::BTreeMap,
     io::{self, Read},
     sync::Arc,
 };
@@ -24,6 +25,7 @@ use super::{
     list::tell_missing,
     names,
     place::{Places, open_root},
+    tell_damage,
 };
 use crate::{
     Report, Stop, Threads,
@@ -35,7 +37,8 @@ use crate::{
 };
 
 use growing::Growing;
-use job::{First, Spot, Task, Writing};
+use job::{First, Named, Spot, Task, Writing};
+use kept::Kept;
 use started::{Budget, Started};
 
 /// Bytes of content that are on their way from the archive to files.
@@ -44,7 +47,7 @@ const BYTES_MAX: u64 = 64 << 20;
 const VOLUME_BYTES_MAX: u64 = 16 << 20;
 /// Rights of a directory until it is dressed.
 const CLOSED: u16 = 0o700;
-/// Bytes of attributes of directories that are kept until the end.
+/// Bytes of what directories get, with their paths, that are kept until the end.
 const KEPT_MAX: u64 = 256 << 20;
 /// Bytes that are handed out at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -94,7 +97,7 @@ pub fn extract(
     };
     let reader = match Compression::reader(input) {
         Ok(input) => Reader::new(input),
-        Err(error) => return report.fail(format_args!("cannot read the archive: {error}")),
+        Err(error) => return tell_damage(&error.into(), report, stop),
     };
     let accounts = match settings.numeric {
         true => Accounts::default(),
@@ -119,8 +122,7 @@ pub fn extract(
             crew,
             started: &started,
             budget: &budget,
-            directories: BTreeMap::new(),
-            kept: 0,
+            kept: Kept::new(KEPT_MAX),
             seen: vec![false; settings.selection.members.len()],
             room: room.unwrap_or(u64::MAX),
             members_left: settings.members_max,
@@ -144,10 +146,8 @@ struct Extraction<'a, 'crew, R> {
     crew: &'crew Crew<Task<'a>>,
     started: &'a Started,
     budget: &'a Budget,
-    /// What directories get at the end, by path.
-    directories: BTreeMap<Parts, Member>,
-    /// How much their attributes are.
-    kept: u64,
+    /// What directories get at the end.
+    kept: Kept,
     seen: Vec<bool>,
     room: u64,
     members_left: u64,
@@ -163,7 +163,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
                 }
                 Ok(Some(member)) => member,
                 Err(damage) => {
-                    self.report.fail(&damage);
+                    tell_damage(&damage, self.report, self.stop);
                     if is_final(&damage) {
                         break;
                     }
@@ -180,8 +180,11 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
                 Err(Failed::Archive) => break,
             }
         }
-        if !self.stop.is_set() && self.is_whole {
-            self.reader.drain();
+        if !self.stop.is_set()
+            && self.is_whole
+            && let Err(damage) = self.reader.drain()
+        {
+            tell_damage(&damage, self.report, self.stop);
         }
     }
 
@@ -197,7 +200,10 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             return Ok(());
         }
         if all.is_empty() && is_directory && self.settings.strip == 0 {
-            return self.keep(&all, member);
+            return match self.settings.keep {
+                true => Ok(()),
+                false => self.keep(&all, member),
+            };
         }
         let Some(parts) = all
             .get(self.settings.strip..)
@@ -215,11 +221,11 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             return self.directory(parts, member);
         }
         self.places.forget(&path);
-        self.directories.remove(&owned(parts));
+        self.kept.forget(&path);
         let (last, above) = parts
             .split_last()
             .ok_or(Failed::refused("it has no name"))?;
-        let place = First {
+        let place = Named {
             directory: self.places.directory(above).map_err(Failed::system)?,
             name: c_string(last).map_err(Failed::system)?,
         };
@@ -248,7 +254,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         }
     }
 
-    fn begin(&self, place: First, path: Vec<u8>, member: &Member) -> Spot<'a> {
+    fn begin(&self, place: Named, path: Vec<u8>, member: &Member) -> Spot<'a> {
         Spot {
             directory: place.directory,
             name: place.name,
@@ -304,7 +310,12 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
                 removed.and_then(|()| make()).map_err(Failed::system)?
             }
             Err(error) if was_taken(&error) => {
-                self.places.existing(parts).map_err(Failed::system)?
+                let existing = self.places.existing(parts).map_err(Failed::system)?;
+                if self.settings.keep && !self.is_ours(parts) {
+                    self.report.unchanged.add(1);
+                    return Ok(());
+                }
+                existing
             }
             other => other.map_err(Failed::system)?,
         };
@@ -313,23 +324,38 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         self.keep(parts, member)
     }
 
-    /// Keeps what a directory gets at the end: without its attributes where that would be too much.
-    fn keep(&mut self, parts: &[&[u8]], mut member: Member) -> Result<(), Failed> {
-        let weight = match member.attributes.is_empty() {
-            true => 0,
-            false => member.weight(),
+    /// Whether a directory was made out of this archive.
+    fn is_ours(&self, parts: &[&[u8]]) -> bool {
+        let path = parts.join(&b'/');
+        self.kept.has(&path) || self.places.has_made(&path)
+    }
+
+    /// Keeps what a directory gets at the end: where that would be too much, without attributes, and others get theirs
+    /// before.
+    fn keep(&mut self, parts: &[&[u8]], member: Member) -> Result<(), Failed> {
+        let path = parts.join(&b'/');
+        let mut member = Member {
+            mode: member.mode,
+            owner: member.owner,
+            owner_names: member.owner_names,
+            modified: member.modified,
+            attributes: member.attributes,
+            ..Member::new(Vec::new(), Kind::Directory)
         };
-        let fits = self.kept + weight <= KEPT_MAX;
-        if fits {
-            self.kept += weight;
-        } else {
-            member.attributes.clear();
+        if !self.kept.has_room(&path, &member) {
+            let others = self.kept.take_all_but_above(&path);
+            self.dress(others);
         }
-        self.directories.insert(owned(parts), member);
+        let fits = self.kept.has_room(&path, &member);
+        if !fits {
+            member.attributes.clear();
+            member.owner_names = Default::default();
+        }
+        self.kept.add(path, member);
         match fits {
             true => Ok(()),
             false => Err(Failed::refused(
-                "its attributes, and those of directories before, are too much to be kept until the end",
+                "its attributes, and those of directories above, are too much to be kept until the end",
             )),
         }
     }
@@ -370,23 +396,27 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             }
             Ok(_) => Err(Failed::refused("the archive has less content than it says")),
             Err(damage) => {
-                self.report.fail(damage);
+                tell_damage(&damage, self.report, self.stop);
                 Err(Failed::Archive)
             }
         }
     }
 
-    fn hard_link(&mut self, place: First, path: Vec<u8>, member: &Member) -> Result<(), Failed> {
+    fn hard_link(&mut self, place: Named, path: Vec<u8>, member: &Member) -> Result<(), Failed> {
         let link = names::parts(&member.link)
             .map_err(|why| Failed::Member(format!("what it links to is refused: {why}")))?;
         let link = link.get(self.settings.strip..).unwrap_or_default();
         let (last, above) = link
             .split_last()
             .ok_or(Failed::refused("it links to nothing"))?;
-        self.wait_for(&link.join(&b'/'))?;
+        let first = link.join(&b'/');
+        if !self.started.wait_for_writer(&first, self.stop) {
+            return Err(Failed::Archive);
+        }
         let from = First {
             directory: self.places.existing(above).map_err(Failed::system)?,
             name: c_string(last).map_err(Failed::system)?,
+            _path: self.started.begin_reading(first),
         };
         self.submit(Task::Link(from, self.begin(place, path, member)))
     }
@@ -398,44 +428,42 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         }
     }
 
-    /// Gives directories what they have, those below before those above: a mode may close them.
     fn finish(&mut self) {
-        let mut levels: BTreeMap<usize, Vec<(Parts, Member)>> = BTreeMap::new();
-        for (parts, member) in std::mem::take(&mut self.directories) {
-            levels.entry(parts.len()).or_default().push((parts, member));
-        }
-        for (_, level) in levels.into_iter().rev() {
-            for (parts, member) in level {
-                let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-                match self.places.existing(&parts) {
-                    Ok(directory) => {
-                        self.crew
-                            .submit(Task::Directory(directory, Box::new(member)));
-                    }
-                    Err(error) => self.report.fail(format_args!(
-                        "cannot set attributes of '{}': {error}",
-                        String::from_utf8_lossy(&member.name)
-                    )),
-                }
-            }
-            self.crew.wait();
-        }
+        let directories = self.kept.take();
+        self.dress(directories);
         if !self.stop.is_set() {
             tell_missing(&self.settings.selection, &self.seen, self.report);
         }
+    }
+
+    /// Gives directories what they have once everything in them is there, those below before those above: a mode may close
+    /// them.
+    fn dress(&mut self, directories: Vec<(Vec<u8>, Member)>) {
+        let mut level = None;
+        for (path, mut member) in directories {
+            let parts: Vec<&[u8]> = names::steps(&path).collect();
+            if level.replace(parts.len()) != Some(parts.len()) {
+                self.crew.wait();
+            }
+            match self.places.existing(&parts) {
+                Ok(directory) => {
+                    member.name = path;
+                    self.crew
+                        .submit(Task::Directory(directory, Box::new(member)));
+                }
+                Err(error) => self.report.fail(format_args!(
+                    "cannot set attributes of '{}': {error}",
+                    String::from_utf8_lossy(&path)
+                )),
+            }
+        }
+        self.crew.wait();
     }
 }
 
 fn is_file(directory: &dyn Target, name: &std::ffi::CStr) -> bool {
     let found = directory.find(name).ok().flatten();
     found.is_some_and(|found| found.attributes.kind == FileKind::Regular)
-}
-
-/// A path, name by name.
-type Parts = Vec<Vec<u8>>;
-
-fn owned(parts: &[&[u8]]) -> Parts {
-    parts.iter().map(|part| part.to_vec()).collect()
 }
 
 /// Why something was not extracted.

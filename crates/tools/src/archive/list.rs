@@ -4,30 +4,38 @@ use std::io::Read;
 
 use penstock_base::text;
 
-use super::{Compression, Kind, Member, Reader, Selection, is_final};
+use super::{Compression, Kind, Member, Reader, Selection, is_final, names, tell_damage};
 use crate::{Report, Stop};
 
 /// Tells of each member of the archive that `input` has.
 pub fn list(input: Box<dyn Read + Send>, selection: &Selection, report: &Report, stop: &Stop) {
     let mut reader = match Compression::reader(input) {
         Ok(input) => Reader::new(input),
-        Err(error) => return report.fail(format_args!("cannot read the archive: {error}")),
+        Err(error) => return tell_damage(&error.into(), report, stop),
     };
     let mut seen = vec![false; selection.members.len()];
-    while !stop.is_set() {
+    let mut is_whole = false;
+    while !stop.is_set() && !is_whole {
         match reader.next_member() {
-            Ok(None) => break,
+            Ok(None) => is_whole = true,
             Ok(Some(member)) => tell(&member, selection, &mut seen, report),
             Err(damage) => {
-                report.fail(&damage);
+                tell_damage(&damage, report, stop);
                 if is_final(&damage) {
                     break;
                 }
             }
         }
     }
-    reader.drain();
-    tell_missing(selection, &seen, report);
+    if is_whole
+        && !stop.is_set()
+        && let Err(damage) = reader.drain()
+    {
+        tell_damage(&damage, report, stop);
+    }
+    if !stop.is_set() {
+        tell_missing(selection, &seen, report);
+    }
 }
 
 /// Notes which of the wanted members were not there.
@@ -46,11 +54,7 @@ pub(super) fn tell_missing(selection: &Selection, seen: &[bool], report: &Report
 }
 
 fn tell(member: &Member, selection: &Selection, seen: &mut [bool], report: &Report) {
-    let parts: Vec<&[u8]> = member
-        .name
-        .split(|byte| *byte == b'/')
-        .filter(|part| !matches!(*part, b"" | b"."))
-        .collect();
+    let parts: Vec<&[u8]> = names::steps(&member.name).collect();
     let is_directory = member.kind == Kind::Directory;
     if !selection.has(&parts, is_directory, seen) {
         return;

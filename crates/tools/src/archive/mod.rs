@@ -16,7 +16,7 @@ mod whole_file;
 
 use std::path::PathBuf;
 
-use crate::{Patterns, Threads, direct::Place};
+use crate::{Patterns, Report, Stop, Threads, direct::Place};
 
 pub use crate::local::FileId;
 pub use compression::Compression;
@@ -50,7 +50,14 @@ pub struct Sources {
 
 /// What a damage means: some of it only for a member, some for the rest of the archive.
 fn is_final(damage: &Damage) -> bool {
-    matches!(damage, Damage::Io(_) | Damage::Cut(_) | Damage::NoEnd(_))
+    !matches!(damage, Damage::Header(_) | Damage::Extension(..))
+}
+
+/// Tells of what cannot be read, unless the work is to end, which is no failure.
+fn tell_damage(damage: &Damage, report: &Report, stop: &Stop) {
+    if !stop.is_set() {
+        report.fail(damage);
+    }
 }
 
 /// How many threads a compression may have.

@@ -14,9 +14,8 @@ pub(super) fn parts(name: &[u8]) -> Result<Vec<&[u8]>, &'static str> {
         return Err("its name is none that a file can have");
     }
     let mut parts = Vec::new();
-    for part in name.split(|byte| *byte == b'/') {
+    for part in steps(name) {
         match part {
-            b"" | b"." => {}
             b".." => return Err("its name has `..` in it"),
             part if part.len() > 255 => return Err("a part of its name is longer than 255 bytes"),
             part => parts.push(part),
@@ -25,13 +24,16 @@ pub(super) fn parts(name: &[u8]) -> Result<Vec<&[u8]>, &'static str> {
     Ok(parts)
 }
 
+/// The parts of a path that lead somewhere else.
+pub(super) fn steps(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let parts = path.split(|byte| *byte == b'/');
+    parts.filter(|part| !matches!(*part, b"" | b"."))
+}
+
 /// Whether a symbolic link at `parts` with this target leads out of the tree, or might: what is before a `..` can be a
 /// link itself.
 pub(super) fn leads_out(parts: &[&[u8]], target: &[u8]) -> bool {
-    let steps: Vec<&[u8]> = target
-        .split(|byte| *byte == b'/')
-        .filter(|step| !matches!(*step, b"" | b"."))
-        .collect();
+    let steps: Vec<&[u8]> = steps(target).collect();
     let ups = steps.iter().take_while(|step| **step == b"..").count();
     target.starts_with(b"/") || ups >= parts.len() || steps[ups..].contains(&&b".."[..])
 }

@@ -2,7 +2,12 @@
 //!
 //! A link on the way is not followed, whoever made it: a member that would go through one is refused.
 
-use std::{collections::HashMap, ffi::CStr, io, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    ffi::CStr,
+    io,
+    sync::Arc,
+};
 
 use rustix::io::Errno;
 
@@ -15,6 +20,8 @@ use crate::{
 
 /// Directories that are kept open.
 const OPEN_MAX: usize = 256;
+/// Bytes of the paths of directories that were made on the way.
+const MADE_MAX: usize = 16 << 20;
 
 /// The tree that an archive is extracted to.
 pub(super) struct Places {
@@ -22,6 +29,22 @@ pub(super) struct Places {
     open: HashMap<Vec<u8>, Arc<dyn Target>>,
     /// Rights of directories that no member describes.
     permissions: u16,
+    made: Made,
+}
+
+/// Paths of directories that no member described when they were made. Beyond a limit they are as those that were there before.
+#[derive(Default)]
+struct Made {
+    paths: HashSet<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Made {
+    fn add(&mut self, path: &[u8]) {
+        if self.bytes + path.len() <= MADE_MAX && self.paths.insert(path.to_vec()) {
+            self.bytes += path.len();
+        }
+    }
 }
 
 /// Opens the directory that a user named. In a volume it is made where it is missing, as nobody else can.
@@ -32,7 +55,7 @@ pub(super) fn open_root(place: &Place, permissions: u16) -> io::Result<Arc<dyn T
     };
     let mut directory = place.target(place.tree.root()?);
     for name in &place.path {
-        directory = open_or_make(&directory, name, permissions)?;
+        directory = open_or_make(&directory, name, permissions)?.0;
     }
     directory.learn()?;
     Ok(directory)
@@ -44,6 +67,7 @@ impl Places {
             root,
             open: HashMap::new(),
             permissions,
+            made: Made::default(),
         }
     }
 
@@ -69,12 +93,20 @@ impl Places {
         let name = c_string(name)?;
         let directory = match makes {
             true => open_or_make(&above, &name, self.permissions),
-            false => above.open_in(&name),
+            false => above.open_in(&name).map(|directory| (directory, false)),
         };
-        let directory = directory.map_err(explained)?;
+        let (directory, is_new) = directory.map_err(explained)?;
         directory.learn()?;
+        if is_new {
+            self.made.add(&path);
+        }
         self.keep(path, &directory);
         Ok(directory)
+    }
+
+    /// Whether a directory was missing, and no member described it yet.
+    pub(super) fn has_made(&self, path: &[u8]) -> bool {
+        self.made.paths.contains(path)
     }
 
     /// Keeps a directory open that was made just now.
@@ -99,19 +131,20 @@ impl Places {
     }
 }
 
+/// Opens a directory, and says whether it was missing and made.
 fn open_or_make(
     above: &Arc<dyn Target>,
     name: &CStr,
     permissions: u16,
-) -> io::Result<Arc<dyn Target>> {
+) -> io::Result<(Arc<dyn Target>, bool)> {
+    let is_missing = |error: &io::Error| errno_of(error) == Some(Errno::NOENT);
     match above.open_in(name) {
-        Err(error) if errno_of(&error) == Some(Errno::NOENT) => {
-            match above.make_directory(name, permissions) {
-                Err(error) if was_taken(&error) => above.open_in(name),
-                made => made,
-            }
-        }
-        opened => opened,
+        Err(error) if is_missing(&error) => {}
+        opened => return Ok((opened?, false)),
+    }
+    match above.make_directory(name, permissions) {
+        Err(error) if was_taken(&error) => Ok((above.open_in(name)?, false)),
+        made => Ok((made?, true)),
     }
 }
 

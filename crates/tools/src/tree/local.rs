@@ -17,11 +17,14 @@ use rustix::{
 
 use super::{
     Content, Dress, Facts, Found, Keeps, LOST_ATTRIBUTES, Listing, Lost, Source, Target, Written,
-    Xattrs,
+    Xattrs, was_taken,
 };
-use crate::local::{
-    self, Attempts, Directory, Handle, Temporary, c_string, clear_way, kind_of, make_under,
-    read_fully, stat_of_same, write_fully,
+use crate::{
+    local::{
+        self, Attempts, Directory, Handle, Temporary, c_string, clear_way, kind_of, make_under,
+        read_fully, stat_of_same, write_fully,
+    },
+    volume::errno_of,
 };
 
 /// The list of who may use a file.
@@ -137,6 +140,41 @@ impl LocalTarget {
     ) -> io::Result<()> {
         Ok(make_under(&self.0, (name, is_taken), make)?)
     }
+
+    /// A file that has its name at once, which is free.
+    fn begin_new(&self, name: &CStr) -> io::Result<Box<dyn Written>> {
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?;
+        // What its directory handed down.
+        local::remove_access_list(&file)?;
+        Ok(Box::new(LocalNew {
+            directory: Arc::clone(&self.0),
+            name: name.to_owned(),
+            file,
+            is_published: false,
+        }))
+    }
+
+    /// A file in the place of a directory, which goes at once, or of what else has its name.
+    fn begin_instead(&self, name: &CStr) -> io::Result<Box<dyn Written>> {
+        match self.remove_directory(name) {
+            Err(error) if errno_of(&error) == Some(Errno::NOTDIR) => {
+                let written = self.begin_temporary(name)?;
+                local::remove_access_list(&written.file)?;
+                Ok(Box::new(written))
+            }
+            removed => removed.and_then(|()| self.begin_new(name)),
+        }
+    }
+
+    /// A file that takes the place of what has its name when it is whole.
+    fn begin_temporary(&self, name: &CStr) -> io::Result<LocalWritten> {
+        Ok(LocalWritten {
+            file: Temporary::create(&self.0, name)?,
+            name: name.to_owned(),
+        })
+    }
 }
 
 impl Target for LocalTarget {
@@ -178,31 +216,14 @@ impl Target for LocalTarget {
     }
 
     fn create(&self, name: &CStr, _existing: Option<&Facts>) -> io::Result<Box<dyn Written>> {
-        Ok(Box::new(LocalWritten {
-            file: Temporary::create(&self.0, name)?,
-            name: name.to_owned(),
-        }))
+        Ok(Box::new(self.begin_temporary(name)?))
     }
 
     fn begin(&self, name: &CStr, may_replace: bool) -> io::Result<Box<dyn Written>> {
-        let flags =
-            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let create = || fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR);
-        let file = match create() {
-            Err(Errno::EXIST) if may_replace => {
-                self.remove_any(name)?;
-                create()?
-            }
-            other => other?,
-        };
-        // What its directory handed down.
-        local::remove_access_list(&file)?;
-        Ok(Box::new(LocalNew {
-            directory: Arc::clone(&self.0),
-            name: name.to_owned(),
-            file,
-            is_published: false,
-        }))
+        match self.begin_new(name) {
+            Err(error) if was_taken(&error) && may_replace => self.begin_instead(name),
+            begun => begun,
+        }
     }
 
     fn room(&self) -> Option<u64> {

@@ -231,8 +231,7 @@ fn watch_signals(stop: &Stop) -> Outcome {
                 }
                 stop.set();
                 if count > 0 {
-                    let this = rustix::process::getpid();
-                    let _ = rustix::process::kill_process(this, rustix::process::Signal::KILL);
+                    crate::system::end_at_once(Exit::Interrupted.code());
                 }
             }
         });

@@ -68,7 +68,7 @@ pub(crate) fn command() -> Command {
         .arg(flag("checksum", "Compare contents to see what is the same, not size and time"))
         .arg(flag("verify", "Read each copy from the disk again and compare"))
         .arg(lettered("dry-run", 'n', "Tell what would be done, and do nothing"))
-        .args(exclude_arguments())
+        .args(exclude_arguments("SOURCE"))
         .arg(lettered("verbose", 'v', "Tell of each file").action(ArgAction::SetTrue))
         .arg(threads_argument())
         .arg(json_argument())

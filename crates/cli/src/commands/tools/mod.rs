@@ -6,6 +6,7 @@
 mod console;
 pub(crate) mod cp;
 mod direct;
+mod pipes;
 pub(crate) mod rm;
 pub(crate) mod tar;
 
@@ -71,15 +72,17 @@ fn lettered(name: &'static str, letter: char, help: &'static str) -> Arg {
     crate::command_line::flag(name, help).short(letter)
 }
 
-/// `--exclude` and `--exclude-from`.
-fn exclude_arguments() -> [Arg; 2] {
+/// `--exclude` and `--exclude-from`, of paths that begin at a place with this name.
+fn exclude_arguments(begin: &str) -> [Arg; 2] {
     [
         Arg::new("exclude")
             .long("exclude")
             .value_name("PATTERN")
             .action(ArgAction::Append)
             .value_parser(value_parser!(OsString))
-            .help("Leave out names, paths that begin with `/` or contain one, as rsync has them"),
+            .help(format!(
+                "Leave out names and paths, as rsync has them; a leading `/` is {begin}"
+            )),
         Arg::new("exclude-from")
             .long("exclude-from")
             .value_name("FILE")

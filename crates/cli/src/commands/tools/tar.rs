@@ -2,8 +2,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs::File,
-    io::{self, BufWriter, IsTerminal, Read},
+    io::{self, BufWriter, IsTerminal, Read, Write},
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
 };
@@ -33,7 +32,7 @@ use crate::{
     options::Scope,
 };
 
-use super::console::Ending;
+use super::{console::Ending, pipes::Patient};
 
 /// Members that an archive may have, if nothing else is said.
 const MEMBERS_MAX: u64 = 1 << 30;
@@ -89,7 +88,7 @@ pub(crate) fn command() -> Command {
                 .help("Where PATHs begin, and where members go [default: .]"),
         )
         .args(compression_arguments())
-        .args(exclude_arguments())
+        .args(exclude_arguments("the archive's root"))
         .args(create_arguments())
         .args(extract_arguments())
         .arg(lettered("verbose", 'v', "Tell of each member"))
@@ -231,7 +230,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     }
     let settings = extract_settings(matches)?;
     work.run(|report, stop| {
-        let input = open(file, report)?;
+        let input = open(file, report, stop)?;
         let base = base(matches);
         match is_list {
             true => archive::list(input, &settings.selection, report, stop),
@@ -287,7 +286,7 @@ fn extract_into(
     let settings = extract_settings(matches)?;
     let opened = opening(matches, environment).open(&[], url)?;
     work(matches, file).run(|report, stop| {
-        let input = open(file, report);
+        let input = open(file, report, stop);
         let extracted = input.map(|input| {
             archive::extract(input, &opened.target, &settings, report, stop);
         });
@@ -443,9 +442,15 @@ fn create_in(
     };
     if let Some(output) = in_place {
         sources.except.extend(FileId::of(&output)?);
-        let writer = BufWriter::with_capacity(BUFFER_BYTES, &output);
-        archive::create(&sources, settings, Box::new(writer), report, stop)?;
-        return flush(output);
+        let created = match Patient::pipe(&output, stop) {
+            Some(pipe) => create_to(pipe, &sources, settings, (report, stop)),
+            None => create_to(&output, &sources, settings, (report, stop)),
+        };
+        return match created {
+            // An end on request is no failure.
+            Err(_) if stop.is_set() => Ok(()),
+            created => created.and_then(|()| flush(output)),
+        };
     }
     let path = file.cloned().unwrap_or_default();
     let output = WholeFile::create(&path, umask())?;
@@ -455,6 +460,16 @@ fn create_in(
         true => Ok(()),
         false => output.publish(),
     }
+}
+
+fn create_to(
+    output: impl Write + Send,
+    sources: &Sources,
+    settings: &CreateSettings,
+    (report, stop): (&Report, &Stop),
+) -> io::Result<()> {
+    let writer = BufWriter::with_capacity(BUFFER_BYTES, output);
+    archive::create(sources, settings, Box::new(writer), report, stop)
 }
 
 fn unwritable(path: &OsStr, error: &io::Error) -> Failure {
@@ -468,20 +483,21 @@ fn unwritable(path: &OsStr, error: &io::Error) -> Failure {
     }
 }
 
-fn open(file: Option<&PathBuf>, report: &Report) -> Outcome<Box<dyn Read + Send>> {
-    let Some(path) = file else {
-        return Ok(Box::new(io::stdin()));
+fn open(file: Option<&PathBuf>, report: &Report, stop: &Stop) -> Outcome<Box<dyn Read + Send>> {
+    let opened = match file {
+        None => Patient::stdin(stop).map(|input| (0, input)),
+        Some(path) => Patient::open(path, stop).and_then(|file| Ok((file.size()?, file))),
     };
-    let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
-    let (size, file) = opened.map_err(|error| {
+    let (size, input) = opened.map_err(|error| {
+        let name = file.map_or(Path::new("standard input"), PathBuf::as_path);
         Failure::new(
-            format!("cannot open the archive `{}`: {error}", path.display()),
+            format!("cannot open the archive `{}`: {error}", name.display()),
             "check the name after -f",
         )
         .with_exit(Exit::Fatal)
     })?;
     report.input_total.set(size);
-    Ok(Box::new(file))
+    Ok(Box::new(input))
 }
 
 #[cfg(test)]

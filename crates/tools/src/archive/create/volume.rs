@@ -14,7 +14,7 @@ use std::{
 
 use super::{
     CreateSettings,
-    walk::{Origin, Planned, as_path, inside, join},
+    walk::{Origin, Planned, as_path, inside, is_left_out, join},
 };
 use crate::{
     Report,
@@ -125,7 +125,7 @@ impl Walk<'_> {
         let Found {
             is_directory, file, ..
         } = found;
-        if self.settings.exclude.leave_out(&path, is_directory) {
+        if is_left_out(&path, is_directory, self.settings) {
             return ControlFlow::Continue(None);
         }
         let file: Arc<dyn Source> = file.into();

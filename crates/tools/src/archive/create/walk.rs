@@ -7,7 +7,7 @@ use rustix::fs::FileType;
 use super::{CreateSettings, volume};
 use crate::{
     Report,
-    archive::Sources,
+    archive::{Sources, names},
     direct,
     local::{Directory, Entry, Place},
     tree::Source,
@@ -106,7 +106,7 @@ fn walk_from(
         };
         let kind = level.directory.kind(&entry);
         let is_directory = kind == Ok(FileType::Directory);
-        if settings.exclude.leave_out(&member, is_directory) {
+        if is_left_out(&member, is_directory, settings) {
             continue;
         }
         let kind = match kind {
@@ -141,6 +141,16 @@ fn walk_from(
         }
     }
     true
+}
+
+/// Whether patterns leave a member out: they say of paths what they are without `.`, as they do where it is extracted.
+pub(super) fn is_left_out(member: &[u8], is_directory: bool, settings: &CreateSettings) -> bool {
+    if settings.exclude.is_empty() {
+        return false;
+    }
+    let steps: Vec<&[u8]> = names::steps(member).collect();
+    let path = steps.join(&b'/');
+    !path.is_empty() && settings.exclude.leave_out(&path, is_directory)
 }
 
 /// Opens a directory and lists it; none if it belongs to another file system.

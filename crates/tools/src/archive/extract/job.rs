@@ -43,10 +43,18 @@ pub(super) struct Spot<'a> {
     pub(super) _weight: Permit<'a>,
 }
 
-/// A member before, to which another one links.
-pub(super) struct First {
+/// A name in a directory.
+pub(super) struct Named {
     pub(super) directory: Arc<dyn Target>,
     pub(super) name: CString,
+}
+
+/// A member before, to which another one links.
+pub(super) struct First<'a> {
+    pub(super) directory: Arc<dyn Target>,
+    pub(super) name: CString,
+    /// The path by which a later member of the same name waits.
+    pub(super) _path: Begun<'a>,
 }
 
 /// A piece of the work.
@@ -58,7 +66,7 @@ pub(super) enum Task<'a> {
     /// There is no more of it.
     Last(Arc<Growing<'a>>),
     /// The second is another name of the first.
-    Link(First, Spot<'a>),
+    Link(First<'a>, Spot<'a>),
     /// A symbolic link, a FIFO or a device.
     Other(Spot<'a>, Box<Member>),
     /// What a directory gets at the end.
@@ -128,6 +136,10 @@ impl<'a> Writing<'a> {
 
     /// Makes something; what has its name is removed first, unless that should stay.
     fn in_place(&self, spot: &Spot<'_>, make: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
+        // Files of this machine take the place of what is there by themselves.
+        if self.settings.keep && spot.directory.find(&spot.name)?.is_some() {
+            return Err(Errno::EXIST.into());
+        }
         match make() {
             Err(error) if was_taken(&error) && !self.settings.keep => {
                 spot.directory.remove_any(&spot.name)?;
@@ -188,7 +200,7 @@ impl<'a> Writing<'a> {
         ended.map_err(|error| reason(&error))
     }
 
-    fn link(&self, from: &First, spot: &Spot<'_>) -> io::Result<()> {
+    fn link(&self, from: &First<'_>, spot: &Spot<'_>) -> io::Result<()> {
         let first = from.directory.find(&from.name)?.ok_or(Errno::NOENT)?;
         let is_link = first.attributes.kind == FileKind::Symlink;
         if is_link && !self.settings.links_out {
@@ -214,7 +226,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Makes a file of its own that is as the first.
-    fn copy(&self, from: &First, first: &Facts, spot: &Spot<'_>) -> io::Result<()> {
+    fn copy(&self, from: &First<'_>, first: &Facts, spot: &Spot<'_>) -> io::Result<()> {
         let source = from.directory.source(&from.name)?;
         let attributes = &first.attributes;
         let dress = Dress {

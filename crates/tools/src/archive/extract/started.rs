@@ -1,7 +1,7 @@
 //! What was handed out and is not done: names that others must wait for, and bytes that are held.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     sync::{Condvar, PoisonError},
     time::Duration,
 };
@@ -13,25 +13,43 @@ use crate::Stop;
 /// How often who waits looks whether the work is to end.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Paths that somebody is writing.
+/// Paths that somebody writes or reads.
 #[derive(Debug, Default)]
 pub(super) struct Started {
-    paths: Mutex<HashSet<Vec<u8>>>,
+    paths: Mutex<HashMap<Vec<u8>, Users>>,
     changed: Condvar,
 }
 
-/// A path that somebody is writing until this is dropped, whatever becomes of it.
+/// Who has to do with a path.
+#[derive(Debug, Default)]
+struct Users {
+    is_written: bool,
+    /// Links that are being made of it.
+    readers: usize,
+}
+
+/// A path that somebody writes or reads until this is dropped, whatever becomes of it.
 #[derive(Debug)]
 pub(super) struct Begun<'a> {
     started: &'a Started,
     path: Vec<u8>,
+    reads: bool,
 }
 
 impl Started {
-    /// Waits until nobody writes `path`. Says whether that is so: not when the work is to end.
+    /// Waits until nobody writes or reads `path`. Says whether that is so: not when the work is to end.
     pub(super) fn wait_for(&self, path: &[u8], stop: &Stop) -> bool {
+        self.wait_while(path, stop, |_| true)
+    }
+
+    /// Waits likewise until nobody writes `path`.
+    pub(super) fn wait_for_writer(&self, path: &[u8], stop: &Stop) -> bool {
+        self.wait_while(path, stop, |users| users.is_written)
+    }
+
+    fn wait_while(&self, path: &[u8], stop: &Stop, hinders: impl Fn(&Users) -> bool) -> bool {
         let mut paths = self.paths.lock();
-        while paths.contains(path) {
+        while paths.get(path).is_some_and(&hinders) {
             if stop.is_set() {
                 return false;
             }
@@ -43,10 +61,30 @@ impl Started {
 
     /// Somebody writes `path` from now on.
     pub(super) fn begin(&self, path: Vec<u8>) -> Begun<'_> {
-        self.paths.lock().insert(path.clone());
+        self.users(&path, |users| users.is_written = true);
         Begun {
             started: self,
             path,
+            reads: false,
+        }
+    }
+
+    /// Somebody reads `path` from now on, as others may.
+    pub(super) fn begin_reading(&self, path: Vec<u8>) -> Begun<'_> {
+        self.users(&path, |users| users.readers += 1);
+        Begun {
+            started: self,
+            path,
+            reads: true,
+        }
+    }
+
+    fn users(&self, path: &[u8], change: impl FnOnce(&mut Users)) {
+        let mut paths = self.paths.lock();
+        let users = paths.entry(path.to_vec()).or_default();
+        change(users);
+        if !users.is_written && users.readers == 0 {
+            paths.remove(path);
         }
     }
 }
@@ -60,7 +98,11 @@ impl Begun<'_> {
 
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
-        self.started.paths.lock().remove(&self.path);
+        let reads = self.reads;
+        self.started.users(&self.path, |users| match reads {
+            true => users.readers -= 1,
+            false => users.is_written = false,
+        });
         self.started.changed.notify_all();
     }
 }
@@ -118,6 +160,21 @@ mod tests {
             let waiting = scope.spawn(|| started.wait_for(b"a", &stop));
             stop.set();
             assert!(!waiting.join().unwrap_or(true));
+        });
+    }
+
+    #[test]
+    fn links_of_one_file_do_not_wait_for_each_other_and_who_writes_it_waits_for_all() {
+        let (started, stop) = (Started::default(), Stop::default());
+        let links = [(); 2].map(|()| started.begin_reading(b"a".to_vec()));
+        assert!(started.wait_for_writer(b"a", &stop));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| started.wait_for(b"a", &stop));
+            let [first, second] = links;
+            drop(first);
+            assert!(!waiting.is_finished());
+            drop(second);
+            assert!(waiting.join().unwrap_or(false));
         });
     }
 

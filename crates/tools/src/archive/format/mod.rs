@@ -104,7 +104,9 @@ impl Member {
             .map(|(name, value)| name.len() + value.len() + ATTRIBUTE_BYTES)
             .sum();
         let ranges = self.data.as_ref().map_or(0, Vec::len) * size_of::<(u64, u64)>();
-        (self.name.len() + self.link.len() + attributes + ranges) as u64
+        let owner_names = self.owner_names.0.len() + self.owner_names.1.len();
+        let names = self.name.len() + self.link.len() + owner_names;
+        (size_of::<Self>() + names + attributes + ranges) as u64
     }
 
     /// Bytes that the archive has of its content.

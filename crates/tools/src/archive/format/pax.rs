@@ -1,7 +1,35 @@
 //! Records that extend a header: `LENGTH KEY=VALUE`, one a line.
 
+use std::collections::BTreeMap;
+
 /// A record: key and value.
 pub(super) type Record = (Vec<u8>, Vec<u8>);
+
+/// Records for all members that follow: of each key the last one.
+#[derive(Debug, Default)]
+pub(super) struct Global(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Global {
+    /// Takes more of them. Without a value one ends what was said before. Says whether they are held: not beyond `size_max` bytes.
+    pub(super) fn take(&mut self, records: Vec<Record>, size_max: usize) -> bool {
+        let size = |(key, value): (&Vec<u8>, &Vec<u8>)| key.len() + value.len();
+        let added = records.iter().map(|(key, value)| size((key, value)));
+        if self.0.iter().map(size).chain(added).sum::<usize>() > size_max {
+            return false;
+        }
+        for (key, value) in records {
+            match value.is_empty() {
+                true => self.0.remove(&key),
+                false => self.0.insert(key, value),
+            };
+        }
+        true
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Vec<u8>, &Vec<u8>)> {
+        self.0.iter()
+    }
+}
 
 /// The records in `body`; none if it is damaged.
 pub(super) fn parse(mut body: &[u8]) -> Option<Vec<Record>> {

@@ -9,7 +9,7 @@ use super::{
         PREFIX, REAL_SIZE, SIZE, UID, USER,
     },
     padding,
-    pax::{self, Record},
+    pax::{self, Global, Record},
     sparse,
 };
 
@@ -17,7 +17,7 @@ use super::{
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
     /// It cannot be read at all.
-    #[error("{0}")]
+    #[error("cannot read the archive: {0}")]
     Io(#[from] io::Error),
     /// It ends in the middle of something.
     #[error("the archive is cut off after {0} bytes")]
@@ -25,6 +25,14 @@ pub enum Damage {
     /// It ends where a member could begin, without the mark of its end.
     #[error("the archive has no end mark after {0} bytes; it may be cut off")]
     NoEnd(u64),
+    /// Its content is not what its checksums, or a decompressor, say.
+    #[error("the archive is damaged: {0}; what was extracted may be wrong")]
+    Content(io::Error),
+    /// It has all members, and not the checksum behind them.
+    #[error(
+        "the archive is damaged: the checksum at its end is cut off; what was extracted may be wrong"
+    )]
+    NoChecksum,
     /// There is no header where one should be; the next one is looked for.
     #[error("the archive is damaged at byte {0}; what lies before the next header is skipped")]
     Header(u64),
@@ -59,8 +67,7 @@ pub struct Reader<R> {
     /// Bytes of the content of the member that were not read.
     left: u64,
     padding: u64,
-    /// Records for all members that follow.
-    global: Vec<Record>,
+    global: Global,
     is_lost: bool,
 }
 
@@ -72,7 +79,7 @@ impl<R: Read> Reader<R> {
             at: 0,
             left: 0,
             padding: 0,
-            global: Vec::new(),
+            global: Global::default(),
             is_lost: false,
         }
     }
@@ -93,7 +100,7 @@ impl<R: Read> Reader<R> {
                     self.pass(size + padding(size) as u64)?;
                 }
                 b'x' | b'X' => extensions.records.extend(self.records(size)?),
-                b'g' => self.global = self.records(size)?,
+                b'g' => self.take_global(size)?,
                 b'L' => extensions.name = Some(self.long_text(size)?),
                 b'K' => extensions.link = Some(self.long_text(size)?),
                 _ => {
@@ -126,9 +133,13 @@ impl<R: Read> Reader<R> {
         Ok(count)
     }
 
-    /// Reads what comes behind the archive, for who writes into a pipe.
-    pub fn drain(&mut self) {
-        let _ = io::copy(&mut self.input, &mut io::sink());
+    /// Reads what comes behind the members: for the checksums there, and for who writes into a pipe.
+    pub fn drain(&mut self) -> Result<(), Damage> {
+        match io::copy(&mut self.input, &mut io::sink()) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Damage::NoChecksum),
+            Err(error) => Err(cut_or(error, self.at)),
+        }
     }
 
     /// A block with a header; none at the end.
@@ -216,6 +227,14 @@ impl<R: Read> Reader<R> {
         }
     }
 
+    fn take_global(&mut self, size: u64) -> Result<(), Damage> {
+        let records = self.records(size)?;
+        match self.global.take(records, EXTENSION_MAX as usize) {
+            true => Ok(()),
+            false => self.damaged("records for all members are longer than 4 MiB"),
+        }
+    }
+
     fn long_text(&mut self, size: u64) -> Result<Vec<u8>, Damage> {
         let mut text = self.body(size)?;
         if let Some(end) = text.iter().position(|byte| *byte == 0) {
@@ -230,33 +249,42 @@ impl<R: Read> Reader<R> {
         size: u64,
         extensions: &Extensions,
     ) -> Result<Member, Damage> {
-        let mut member = self.plain_member(block)?;
         let mut facts = Facts {
-            stored: size,
+            // Links that say how long they are have no content all the same.
+            stored: if matches!(block[KIND], b'1' | b'2') {
+                0
+            } else {
+                size
+            },
             ..Facts::default()
         };
+        // What is damaged is passed over.
+        self.expect(facts.stored);
+        let mut member = self.plain_member(block)?;
         if let Some(name) = &extensions.name {
             member.name.clone_from(name);
         }
         if let Some(link) = &extensions.link {
             member.link.clone_from(link);
         }
-        for (key, value) in self.global.iter().chain(&extensions.records) {
+        let own = extensions.records.iter().map(|(key, value)| (key, value));
+        for (key, value) in self.global.iter().chain(own) {
             if facts.take(&mut member, key, value).is_none() {
                 return self.damaged("a record has a value that is none");
             }
         }
-        if matches!(member.kind, Kind::HardLink | Kind::Symlink) && !facts.has_size {
-            facts.stored = 0;
-        }
         if member.kind == Kind::File && member.name.ends_with(b"/") {
             member.kind = Kind::Directory;
         }
-        self.left = facts.stored;
-        self.padding = padding(facts.stored) as u64;
+        self.expect(facts.stored);
         member.size = facts.stored;
         self.take_map(block, &mut member, facts)?;
         Ok(member)
+    }
+
+    /// So much content of a member follows.
+    fn expect(&mut self, stored: u64) {
+        (self.left, self.padding) = (stored, padding(stored) as u64);
     }
 
     fn plain_member(&self, block: &Block) -> Result<Member, Damage> {
@@ -277,12 +305,15 @@ impl<R: Read> Reader<R> {
         let Some(seconds) = MODIFIED.number(block) else {
             return self.damaged("a time is no number");
         };
+        let Some(mode) = MODE.number(block).and_then(|mode| u32::try_from(mode).ok()) else {
+            return self.damaged("a mode is no number");
+        };
         let device = |field: header::Field| {
             let number = field.number(block).unwrap_or_default();
             u32::try_from(number).unwrap_or_default()
         };
         Ok(Member {
-            mode: MODE.number(block).unwrap_or_default() as u32 & 0o7777,
+            mode: mode & 0o7777,
             owner: (
                 self.number(UID.number(block))?,
                 self.number(GID.number(block))?,
@@ -356,7 +387,6 @@ impl<R: Read> Reader<R> {
 #[derive(Debug, Default)]
 struct Facts {
     stored: u64,
-    has_size: bool,
     real_size: Option<u64>,
     map: Option<sparse::Map>,
     has_text_map: bool,
@@ -375,10 +405,7 @@ impl Facts {
             b"uname" => member.owner_names.0 = value.to_vec(),
             b"gname" => member.owner_names.1 = value.to_vec(),
             b"mtime" => member.modified = pax::time(value)?,
-            b"size" => {
-                self.stored = pax::number(value).filter(|size| *size < 1 << 62)?;
-                self.has_size = true;
-            }
+            b"size" => self.stored = pax::number(value).filter(|size| *size < 1 << 62)?,
             b"GNU.sparse.major" => self.has_text_map = value == b"1",
             b"GNU.sparse.name" => self.name = Some(value.to_vec()),
             b"GNU.sparse.realsize" | b"GNU.sparse.size" => {
@@ -415,10 +442,11 @@ fn unescaped(name: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Decompressors say of what is cut off that it ended too early.
+/// Decompressors say of what is cut off that it ended too early, and of what is damaged that it is no data.
 fn cut_or(error: io::Error, at: u64) -> Damage {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => Damage::Cut(at),
+        io::ErrorKind::InvalidData => Damage::Content(error),
         _ => Damage::Io(error),
     }
 }
