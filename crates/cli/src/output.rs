@@ -9,10 +9,14 @@ use crate::{
 
 /// Writes `text` to standard output.
 pub(crate) fn print(text: &str) -> Outcome {
-    let mut stdout = io::stdout().lock();
-    stdout
+    print_to(&mut io::stdout().lock(), text)
+}
+
+/// Writes `text` to what stands for standard output.
+pub(crate) fn print_to(output: &mut dyn Write, text: &str) -> Outcome {
+    output
         .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
+        .and_then(|()| output.flush())
         .map_err(|error| unwritable(&error))
 }
 

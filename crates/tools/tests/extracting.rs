@@ -264,3 +264,25 @@ fn records_for_all_members_hold_until_others_of_the_same_key_come() {
         assert_eq!(found.mtime(), seconds, "{name}");
     }
 }
+
+#[test]
+fn an_empty_directory_gives_way_to_a_link_or_a_pipe_as_it_does_to_a_file() {
+    let to = tempfile::tempdir().unwrap();
+    for name in ["symbolic", "hard", "pipe", "full/kept"] {
+        fs::create_dir_all(to.path().join(name)).unwrap();
+    }
+    let archive = made(&[
+        ("file", b'0', "", b"content"),
+        ("symbolic", b'2', "file", b""),
+        ("hard", b'1', "file", b""),
+        ("pipe", b'6', "", b""),
+        ("full", b'2', "file", b""),
+    ]);
+    let summary = extracted(&archive, to.path(), &extracting());
+    assert_eq!(summary.failed, 1, "{summary:?}");
+    for name in ["symbolic", "hard"] {
+        assert_eq!(fs::read(to.path().join(name)).unwrap(), b"content");
+    }
+    assert!(!to.path().join("pipe").is_dir() && to.path().join("full/kept").exists());
+    assert_eq!(fs::read_dir(to.path()).unwrap().count(), 5);
+}

@@ -9,11 +9,12 @@ use std::{
     time::Duration,
 };
 
-use penstock_base::{ByteSize, clock};
+use penstock_base::{ByteSize, Mutex, clock};
 use penstock_tools::{Report, Stop, Summary};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::pipes::Patient;
 use crate::{
     failure::{Exit, Failure, Outcome},
     output,
@@ -101,11 +102,17 @@ impl Work {
         stop: &Stop,
     ) -> Box<dyn Fn(&str) + Send + Sync> {
         let (unwritten, stop) = (Arc::clone(unwritten), stop.clone());
+        let pipe = Patient::stdout(&stop).map(Mutex::new);
         Box::new(move |line| {
             if unwritten.get().is_some() {
                 return;
             }
-            if let Err(failure) = output::print_line(&crate::legible::legible(line)) {
+            let text = format!("{}\n", crate::legible::legible(line));
+            let printed = match &pipe {
+                Some(pipe) => output::print_to(&mut *pipe.lock(), &text),
+                None => output::print(&text),
+            };
+            if let Err(failure) = printed {
                 if self.is_list && failure.exit() == Exit::Quiet {
                     stop.set();
                 }

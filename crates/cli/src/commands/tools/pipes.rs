@@ -1,4 +1,4 @@
-//! Archives in pipes, at which nobody waits on when the work is to end.
+//! Pipes of archives and lists, at which nobody waits on when the work is to end.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -43,6 +43,12 @@ impl Patient {
     pub(super) fn stdin(stop: &Stop) -> io::Result<Self> {
         let file = io::stdin().as_fd().try_clone_to_owned()?;
         Ok(Self::new(file.into(), stop))
+    }
+
+    /// Standard output, if it is a pipe.
+    pub(super) fn stdout(stop: &Stop) -> Option<Self> {
+        let output = io::stdout().as_fd().try_clone_to_owned().ok()?;
+        Self::pipe(&output.into(), stop)
     }
 
     /// The same pipe as `output`, of which others who have it see no difference; none if it is no pipe, or cannot be opened

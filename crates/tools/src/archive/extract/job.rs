@@ -22,6 +22,7 @@ use crate::{
     accounts::Accounts,
     report::reason,
     tree::{Dress, Facts, LOST_LINKS, Losses, Target, Written, was_taken},
+    volume::errno_of,
     work::{self, Crew, Job},
 };
 
@@ -141,7 +142,7 @@ impl<'a> Writing<'a> {
             return Err(Errno::EXIST.into());
         }
         match make() {
-            Err(error) if was_taken(&error) && !self.settings.keep => {
+            Err(error) if is_in_the_way(&error) && !self.settings.keep => {
                 spot.directory.remove_any(&spot.name)?;
                 make()
             }
@@ -425,6 +426,11 @@ impl Filled {
             false => self.fill_to(file, size, stop),
         }
     }
+}
+
+/// Whether something has the name, or a directory that nothing takes the place of by itself.
+fn is_in_the_way(error: &io::Error) -> bool {
+    was_taken(error) || errno_of(error) == Some(Errno::ISDIR)
 }
 
 fn check(stop: &Stop) -> io::Result<()> {
