@@ -866,3 +866,22 @@ fn a_file_that_another_copy_writes_is_told_as_that() {
     drop(on_its_way);
     assert_eq!(copied(&[&from], &to, &restore()).failed, 0);
 }
+
+/// A capability vouches for the program that it was given to.
+#[test]
+fn what_takes_the_place_of_a_program_has_none_of_its_capabilities() {
+    let (_folder, from, to) = folder();
+    fs::write(from.join("file"), "other").unwrap();
+    fs::write(&to, "program").unwrap();
+    // CAP_NET_RAW, permitted and effective (`linux/capability.h`, version 2).
+    let mut capability = [0_u8; 20];
+    capability[..6].copy_from_slice(&[1, 0, 0, 2, 0, 0x20]);
+    let (name, flags) = ("security.capability", rustix::fs::XattrFlags::empty());
+    if rustix::fs::setxattr(&to, name, &capability, flags).is_err() {
+        skipped("capabilities of files cannot be set");
+        return;
+    }
+    assert_eq!(copied(&[&from.join("file")], &to, &plain()).failed, 0);
+    assert_eq!(fs::read(&to).unwrap(), b"other");
+    assert!(rustix::fs::getxattr(&to, name, &mut [0_u8; 64][..]).is_err());
+}

@@ -286,3 +286,17 @@ fn an_empty_directory_gives_way_to_a_link_or_a_pipe_as_it_does_to_a_file() {
     assert!(!to.path().join("pipe").is_dir() && to.path().join("full/kept").exists());
     assert_eq!(fs::read_dir(to.path()).unwrap().count(), 5);
 }
+
+/// It was gone once the neighbour that is written under that name was there.
+#[test]
+fn a_member_with_the_name_of_a_neighbour_on_its_way_is_refused() {
+    let to = tempfile::tempdir().unwrap();
+    let archive = made(&[
+        (".parcp-0123456789abcdef", b'0', "", b"x"),
+        ("file", b'0', "", b"content"),
+    ]);
+    let summary = extracted(&archive, to.path(), &extracting());
+    assert_eq!(summary.failed, 1, "{summary:?}");
+    assert!(summary.failures[0].contains("on their way"), "{summary:?}");
+    assert_eq!(fs::read_dir(to.path()).unwrap().count(), 1);
+}

@@ -110,7 +110,7 @@ struct First {
     name: Vec<u8>,
     /// Names that are still to come.
     left: u64,
-    changed: SystemTime,
+    version: (u64, SystemTime),
 }
 
 /// The thread that writes.
@@ -170,7 +170,7 @@ impl Writing<'_> {
         if let Some(Names {
             file,
             count,
-            changed,
+            version,
         }) = names
             && member.kind != Kind::HardLink
         {
@@ -182,7 +182,7 @@ impl Writing<'_> {
                 First {
                     name,
                     left,
-                    changed,
+                    version,
                 },
             );
         }
@@ -207,7 +207,7 @@ impl Writing<'_> {
         let Entry::Occupied(mut known) = self.links.entry(names.file) else {
             return None;
         };
-        if known.get().changed != names.changed {
+        if known.get().version != names.version {
             known.remove();
             return None;
         }

@@ -330,11 +330,10 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
         self.kept.has(&path) || self.places.has_made(&path)
     }
 
-    /// Keeps what a directory gets at the end: where that would be too much, without attributes, and others get theirs
-    /// before.
+    /// Keeps what a directory gets at the end. Where that would be too much, others get theirs before.
     fn keep(&mut self, parts: &[&[u8]], member: Member) -> Result<(), Failed> {
         let path = parts.join(&b'/');
-        let mut member = Member {
+        let member = Member {
             mode: member.mode,
             owner: member.owner,
             owner_names: member.owner_names,
@@ -346,18 +345,13 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             let others = self.kept.take_all_but_above(&path);
             self.dress(others);
         }
-        let fits = self.kept.has_room(&path, &member);
-        if !fits {
-            member.attributes.clear();
-            member.owner_names = Default::default();
+        if !self.kept.has_room(&path, &member) {
+            return Err(Failed::refused(
+                "it and the directories above are too much to be kept until the end: it gets no owner, mode, time or attributes",
+            ));
         }
         self.kept.add(path, member);
-        match fits {
-            true => Ok(()),
-            false => Err(Failed::refused(
-                "its attributes, and those of directories above, are too much to be kept until the end",
-            )),
-        }
+        Ok(())
     }
 
     fn file(&mut self, spot: Spot<'a>, member: Member) -> Result<(), Failed> {

@@ -122,9 +122,9 @@ impl Places {
         self.open.remove(path);
     }
 
-    /// Refuses a name in a volume under which a neighbour may be written there.
+    /// Refuses a name under which a neighbour may be written.
     pub(super) fn check_name(&self, name: &CStr) -> io::Result<()> {
-        match self.root.as_volume().is_some() && is_temporary(name) {
+        match is_temporary(name) {
             false => Ok(()),
             true => Err(io::Error::other("files on their way have such names")),
         }

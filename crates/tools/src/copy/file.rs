@@ -215,12 +215,16 @@ impl Copying<'_> {
         Ok(is_same)
     }
 
-    /// Whether the copy has names that the source has not, and an owner or a mode that those would change with it.
+    /// Whether the copy has names that the source has not, and an owner or a mode that those would change with it. What
+    /// this process may not set, or the file system does not keep, would differ again each time: the owner for all but root,
+    /// rights that files lend, and those of a group in the place of a list.
     fn shares_what_differs(&self, stat: &Stat, existing: &Stat) -> bool {
         let keep = self.settings.preserve;
-        let differs = keep.owner && local::owner(stat) != local::owner(existing)
-            || keep.mode && local::permissions(stat) != local::permissions(existing);
-        differs && existing.st_nlink > stat.st_nlink
+        let settled = |stat: &Stat| local::permissions(stat) & (Mode::RWXU | Mode::RWXO);
+        let has_other_owner =
+            keep.owner && local::is_root() && local::owner(stat) != local::owner(existing);
+        let has_other_mode = keep.mode && settled(stat) != settled(existing);
+        existing.st_nlink > stat.st_nlink && (has_other_owner || has_other_mode)
     }
 
     fn has_same_content(&self, branch: &Branch, item: &Item, stat: &Stat) -> io::Result<bool> {
@@ -251,7 +255,10 @@ impl Copying<'_> {
         }
         let mut wanted = local::Attributes::new();
         if keep.attributes || has_other_mode {
-            wanted = self.kept_attributes(open_source(branch, item, stat)?.0)?;
+            wanted = match keep.attributes {
+                true => local::attributes(open_source(branch, item, stat)?.0)?,
+                false => Handle::of(&branch.data.source, &item.name)?.access_list_alone(),
+            };
             self.set_attributes(&copy, &wanted, &self.kept_attributes(&copy)?, &mut attempts);
         }
         if has_other_mode || has_other_owner {
@@ -376,10 +383,11 @@ impl Copying<'_> {
         // What is replaced keeps what is its own, as where cp(1) writes into it.
         let own = replaced.filter(|_| !keep.mode && !keep.attributes);
         let wanted = match own {
-            Some(_) => open_copy(branch, item).and_then(local::attributes),
-            None => self.kept_attributes(source),
+            Some(_) => own_attributes(branch, item),
+            None => attempts
+                .note(self.kept_attributes(source))
+                .unwrap_or_default(),
         };
-        let wanted = attempts.note(wanted).unwrap_or_default();
         if branch.data.hands_down && (keep.mode || own.is_some()) {
             attempts.note(local::remove_access_list(copy));
         }
@@ -555,6 +563,22 @@ fn open_source(branch: &Branch, item: &Item, seen: &Stat) -> io::Result<(OwnedFd
         true => Ok((file, stat)),
         false => Err(io::Error::other("it changed just now; try again")),
     }
+}
+
+/// The attributes of what a copy replaces, but those that vouch for its content: capabilities and signatures, which the
+/// system takes from a file that is written to. Of what may not be read it is the access list.
+fn own_attributes(branch: &Branch, item: &Item) -> local::Attributes {
+    let mut own = match open_copy(branch, item).and_then(local::attributes) {
+        Ok(own) => own,
+        Err(_) => list_of_copy(branch, item).unwrap_or_default(),
+    };
+    own.retain(|(name, _)| !name.to_bytes().starts_with(b"security."));
+    own
+}
+
+fn list_of_copy(branch: &Branch, item: &Item) -> rustix::io::Result<local::Attributes> {
+    let target = branch.data.target.as_ref().ok_or(Errno::NOENT)?;
+    Ok(Handle::of(target, item.target_name())?.access_list_alone())
 }
 
 fn open_copy(branch: &Branch, item: &Item) -> rustix::io::Result<OwnedFd> {

@@ -9,8 +9,11 @@ use std::collections::HashMap;
 use penstock_base::Mutex;
 use rustix::fs::Stat;
 
-use super::branch::{Branch, Item, Spot};
-use crate::local::{self, FileId};
+use super::{
+    branch::{Branch, Item, Spot},
+    file::is_same_version,
+};
+use crate::local::FileId;
 
 /// Files with several names that are being copied.
 #[derive(Debug, Default)]
@@ -18,8 +21,8 @@ pub(super) struct Links(Mutex<HashMap<FileId, Link>>);
 
 #[derive(Debug)]
 struct Link {
-    /// When the file changed last, in seconds and nanoseconds: another file with its number came later.
-    changed: (i64, u64),
+    /// What was met first. Another file with its number has another size or time.
+    first: Stat,
     /// Names that were not met yet.
     left: u64,
     state: State,
@@ -48,14 +51,15 @@ impl Links {
     /// Meets a name of the file that `stat` describes.
     pub(super) fn meet(&self, stat: &Stat, branch: &Branch, item: &Item) -> Turn {
         let mut table = self.0.lock();
-        let (key, changed) = (FileId::from(stat), local::changed(stat));
+        let key = FileId::from(stat);
         let known = table.get_mut(&key);
         // One that is being copied is open, which keeps its number.
-        let same =
-            known.filter(|link| link.changed == changed || matches!(link.state, State::Copying(_)));
+        let same = known.filter(|link| {
+            is_same_version(&link.first, stat) || matches!(link.state, State::Copying(_))
+        });
         let Some(link) = same else {
             let link = Link {
-                changed,
+                first: *stat,
                 left: stat.st_nlink - 1,
                 state: State::Copying(Vec::new()),
             };

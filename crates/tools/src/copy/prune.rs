@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use rustix::{fs::FileType, io::Errno};
+use rustix::fs::FileType;
 
 use super::{branch::Branch, job::Copying};
 use crate::{
@@ -51,23 +51,26 @@ fn prune_directory(copying: &Copying<'_>, branch: &Branch) -> io::Result<()> {
             if !names.contains(&entry.name)
                 && let Err(error) = remove_extra(copying, branch, target, &entry)
             {
-                note(copying, branch, &branch.relative(&entry.name), &error);
+                stays(copying, branch, &branch.relative(&entry.name), &error);
             }
         }
     }
 }
 
-/// Tells what stays although it should not; not what went by itself, nor that the work is to end.
-fn note(copying: &Copying<'_>, branch: &Branch, path: &[u8], error: &io::Error) {
-    if error.kind() == io::ErrorKind::NotFound || copying.stop.is_set() {
-        return;
+/// Tells what could not be removed. Says whether it stays: not if it went by itself.
+fn stays(copying: &Copying<'_>, branch: &Branch, path: &[u8], error: &io::Error) -> bool {
+    if error.kind() == io::ErrorKind::NotFound {
+        return false;
     }
-    branch.fail();
-    copying.report.fail(format_args!(
-        "cannot remove '{}' of the target: {}",
-        String::from_utf8_lossy(path),
-        reason(error)
-    ));
+    if !copying.stop.is_set() {
+        branch.fail();
+        copying.report.fail(format_args!(
+            "cannot remove '{}' of the target: {}",
+            String::from_utf8_lossy(path),
+            reason(error)
+        ));
+    }
+    true
 }
 
 fn remove_extra(
@@ -129,14 +132,11 @@ pub(super) fn remove_tree(
         if let Some(name) = level.directories.pop() {
             let path = [&level.path, &b"/"[..], name.to_bytes()].concat();
             let inner = enter(copying, &level.directory, &name, path.clone());
-            let inner = inner.unwrap_or_else(|error| {
-                note(copying, branch, &path, &error);
-                None
-            });
-            level.is_kept |= inner.is_none();
+            let inner = inner.map_err(|error| stays(copying, branch, &path, &error));
+            level.is_kept |= !matches!(inner, Ok(Some(_)) | Err(false));
             levels.push(level);
-            levels.extend(inner);
-        } else if !empty_page(copying, branch, &mut level)? {
+            levels.extend(inner.ok().flatten());
+        } else if !empty_page(copying, branch, &mut level) {
             levels.push(level);
         } else if let Some(parent) = levels.last_mut() {
             parent.is_kept |= leave(copying, branch, &level, &parent.directory);
@@ -171,28 +171,38 @@ fn enter(
 }
 
 /// Removes the files of the next page of names. Says whether there was none.
-fn empty_page(copying: &Copying<'_>, branch: &Branch, level: &mut Level) -> io::Result<bool> {
-    let page = level.directory.next_page()?;
+fn empty_page(copying: &Copying<'_>, branch: &Branch, level: &mut Level) -> bool {
+    let page = level.directory.next_page().unwrap_or_else(|error| {
+        level.is_kept |= stays(copying, branch, &level.path, &error.into());
+        Vec::new()
+    });
     let is_last = page.is_empty();
     for entry in page {
-        let is_directory = level.directory.kind(&entry)? == FileType::Directory;
         let path = [&level.path, &b"/"[..], entry.name.to_bytes()].concat();
-        if copying.settings.exclude.leave_out(&path, is_directory) {
-            level.is_kept = true;
-        } else if is_directory {
-            level.directories.push(entry.name);
-        } else {
-            match level.directory.remove_file(&entry.name) {
-                Ok(()) => copying.report.removed.add(1),
-                Err(Errno::NOENT) => {}
-                Err(error) => {
-                    level.is_kept = true;
-                    note(copying, branch, &path, &error.into());
-                }
-            }
+        if let Err(error) = empty_name(copying, level, entry, &path) {
+            level.is_kept |= stays(copying, branch, &path, &error.into());
         }
     }
-    Ok(is_last)
+    is_last
+}
+
+/// Removes a file, and notes a directory for later.
+fn empty_name(
+    copying: &Copying<'_>,
+    level: &mut Level,
+    entry: Entry,
+    path: &[u8],
+) -> rustix::io::Result<()> {
+    let is_directory = level.directory.kind(&entry)? == FileType::Directory;
+    if copying.settings.exclude.leave_out(path, is_directory) {
+        level.is_kept = true;
+    } else if is_directory {
+        level.directories.push(entry.name);
+    } else {
+        level.directory.remove_file(&entry.name)?;
+        copying.report.removed.add(1);
+    }
+    Ok(())
 }
 
 /// Removes a directory that was emptied. Says whether it stays.
@@ -201,12 +211,10 @@ fn leave(copying: &Copying<'_>, branch: &Branch, level: &Level, above: &Director
         return true;
     }
     match above.remove_directory(&level.name) {
-        Ok(()) => copying.report.removed.add(1),
-        Err(Errno::NOENT) => {}
-        Err(error) => {
-            note(copying, branch, &level.path, &error.into());
-            return true;
+        Ok(()) => {
+            copying.report.removed.add(1);
+            false
         }
+        Err(error) => stays(copying, branch, &level.path, &error.into()),
     }
-    false
 }

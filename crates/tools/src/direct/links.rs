@@ -16,8 +16,8 @@ pub(super) struct Links(Mutex<HashMap<FileKey, Link>>);
 
 #[derive(Debug)]
 struct Link {
-    /// When the file changed last: another file with its number came later.
-    changed: SystemTime,
+    /// Size and time of the content that was met first: another file with its number has others.
+    version: (u64, SystemTime),
     /// Names that were not met yet.
     left: u32,
     copy: Copied,
@@ -29,15 +29,16 @@ pub(super) type Copied = Arc<Mutex<Option<Spot>>>;
 impl Links {
     /// Meets one of the names of a file.
     pub(super) fn meet(&self, facts: &Facts) -> Copied {
-        let (key, changed) = (facts.key(), facts.attributes.changed);
+        let (key, attributes) = (facts.key(), &facts.attributes);
+        let version = (attributes.size, attributes.modified);
         let new = || Link {
-            changed,
-            left: facts.attributes.links,
+            version,
+            left: attributes.links,
             copy: Copied::default(),
         };
         let mut table = self.0.lock();
         let link = table.entry(key).or_insert_with(new);
-        if link.changed != changed {
+        if link.version != version {
             *link = new();
         }
         link.left = link.left.saturating_sub(1);
@@ -100,7 +101,7 @@ mod tests {
         let mut first = facts(&directory.own_stat().expect("known"));
         first.attributes.links = 3;
         let mut second = first.clone();
-        second.attributes.changed += Duration::from_nanos(1);
+        second.attributes.modified += Duration::from_nanos(1);
         let links = Links::default();
         let [one, again] = [(); 2].map(|()| links.meet(&first));
         assert!(Arc::ptr_eq(&one, &again));

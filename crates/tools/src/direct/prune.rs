@@ -50,23 +50,26 @@ pub(super) fn prune(
         if !names.contains(&extra.name)
             && let Err(error) = remove_extra(direct, branch, target, &extra)
         {
-            note(direct, branch, &branch.relative(&extra.name), &error);
+            stays(direct, branch, &branch.relative(&extra.name), &error);
         }
     }
     Ok(())
 }
 
-/// Tells what stays although it should not; not what went by itself, nor that the work is to end.
-fn note(direct: &Direct<'_>, branch: &Branch, path: &[u8], error: &io::Error) {
-    if error.kind() == io::ErrorKind::NotFound || direct.stop.is_set() {
-        return;
+/// Tells what could not be removed. Says whether it stays: not if it went by itself.
+fn stays(direct: &Direct<'_>, branch: &Branch, path: &[u8], error: &io::Error) -> bool {
+    if error.kind() == io::ErrorKind::NotFound {
+        return false;
     }
-    branch.fail();
-    direct.report.fail(format_args!(
-        "cannot remove '{}' of the target: {}",
-        String::from_utf8_lossy(path),
-        reason(error)
-    ));
+    if !direct.stop.is_set() {
+        branch.fail();
+        direct.report.fail(format_args!(
+            "cannot remove '{}' of the target: {}",
+            String::from_utf8_lossy(path),
+            reason(error)
+        ));
+    }
+    true
 }
 
 fn all(listing: &dyn Listing) -> io::Result<Vec<Found>> {
@@ -114,6 +117,8 @@ struct Level {
     path: Vec<u8>,
     /// Directories in it that are still to go.
     directories: Vec<CString>,
+    /// Its files went, and its directories are known.
+    is_emptied: bool,
     /// Something in it stays.
     is_kept: bool,
 }
@@ -126,55 +131,85 @@ pub(super) fn remove_tree(
     above: &Arc<dyn Target>,
     name: &CStr,
 ) -> io::Result<bool> {
-    let mut levels = vec![empty(direct, &**above, name, branch.relative(name))?];
+    let mut levels = vec![enter(&**above, name, branch.relative(name))?];
     while let Some(mut level) = levels.pop() {
         if direct.stop.is_set() {
             return Err(io::ErrorKind::Interrupted.into());
         }
+        if !level.is_emptied {
+            empty(direct, branch, &mut level);
+            levels.push(level);
+            continue;
+        }
         if let Some(name) = level.directories.pop() {
             let path = [&level.path, &b"/"[..], name.to_bytes()].concat();
-            let inner = empty(direct, &*level.directory, &name, path)?;
-            levels.extend([level, inner]);
+            let inner = enter(&*level.directory, &name, path.clone());
+            let inner = inner.map_err(|error| stays(direct, branch, &path, &error));
+            level.is_kept |= inner.as_ref().is_err_and(|stays| *stays);
+            levels.push(level);
+            levels.extend(inner);
             continue;
         }
         let directory = levels.last().map_or(above, |parent| &parent.directory);
-        if !level.is_kept {
-            directory.remove_directory(&level.name)?;
-            direct.report.removed.add(1);
-        }
+        let is_kept = leave(direct, branch, &level, &**directory);
         match levels.last_mut() {
-            Some(parent) => parent.is_kept |= level.is_kept,
-            None => return Ok(!level.is_kept),
+            Some(parent) => parent.is_kept |= is_kept,
+            None => return Ok(!is_kept),
         }
     }
     Ok(false)
 }
 
-/// Opens a directory and removes the files in it.
-fn empty(direct: &Direct<'_>, above: &dyn Target, name: &CStr, path: Vec<u8>) -> io::Result<Level> {
+/// Opens a directory to empty it.
+fn enter(above: &dyn Target, name: &CStr, path: Vec<u8>) -> io::Result<Level> {
     if above.is_mount_point(name)? {
         return Err(io::Error::other(
-            "something is mounted below what --delete would remove: unmount it, or leave it out with --exclude",
+            "something is mounted there: unmount it, or leave it out with --exclude",
         ));
     }
-    let directory = above.open_in(name)?;
-    let mut level = Level {
+    Ok(Level {
+        directory: above.open_in(name)?,
         name: name.to_owned(),
         path,
         directories: Vec::new(),
+        is_emptied: false,
         is_kept: false,
-        directory,
-    };
-    for found in all(&*level.directory.as_source().listing()?)? {
+    })
+}
+
+/// Removes the files in a directory, and notes the directories in it.
+fn empty(direct: &Direct<'_>, branch: &Branch, level: &mut Level) {
+    level.is_emptied = true;
+    let listed = level.directory.as_source().listing();
+    let found = listed.and_then(|listing| all(&*listing));
+    let found = found.unwrap_or_else(|error| {
+        level.is_kept |= stays(direct, branch, &level.path, &error);
+        Vec::new()
+    });
+    for found in found {
         let path = [&level.path, &b"/"[..], found.name.to_bytes()].concat();
         if direct.settings.exclude.leave_out(&path, found.is_directory) {
             level.is_kept = true;
         } else if found.is_directory {
             level.directories.push(found.name);
+        } else if let Err(error) = level.directory.remove_file(&found.name) {
+            level.is_kept |= stays(direct, branch, &path, &error);
         } else {
-            level.directory.remove_file(&found.name)?;
             direct.report.removed.add(1);
         }
     }
-    Ok(level)
+}
+
+/// Removes a directory that was emptied. Says whether it stays.
+fn leave(direct: &Direct<'_>, branch: &Branch, level: &Level, above: &dyn Target) -> bool {
+    if level.is_kept {
+        return true;
+    }
+    match above.remove_directory(&level.name) {
+        Ok(()) => {
+            direct.report.removed.add(1);
+            false
+        }
+        Err(error) => stays(direct, branch, &level.path, &error),
+    }
 }

@@ -47,11 +47,6 @@ pub(crate) fn modified(stat: &Stat) -> (i64, u64) {
     (stat.st_mtime, stat.st_mtime_nsec)
 }
 
-/// When anything of a file changed last, in seconds and nanoseconds.
-pub(crate) fn changed(stat: &Stat) -> (i64, u64) {
-    (stat.st_ctime, stat.st_ctime_nsec)
-}
-
 /// Whose a file is.
 pub(crate) fn owner(stat: &Stat) -> (u32, u32) {
     (stat.st_uid, stat.st_gid)
@@ -213,6 +208,12 @@ impl Handle {
         let size = fs::getxattr(self.path(), ACCESS_LIST, &mut list[..]).ok()?;
         list.truncate(size);
         Some(list)
+    }
+
+    /// The same as the only attribute.
+    pub(crate) fn access_list_alone(&self) -> Attributes {
+        let list = self.access_list().into_iter();
+        list.map(|list| (ACCESS_LIST.to_owned(), list)).collect()
     }
 
     /// Sets the list.

@@ -60,8 +60,8 @@ pub(super) struct Found {
 pub(super) struct Names {
     pub(super) file: FileId,
     pub(super) count: u64,
-    /// When the file changed last: another one with its number came later.
-    pub(super) changed: SystemTime,
+    /// Size and time of the content: another file with its number has others.
+    pub(super) version: (u64, SystemTime),
 }
 
 impl Names {
@@ -71,7 +71,7 @@ impl Names {
         has_names.then(|| Self {
             file: FileId::new(key.device, key.number),
             count: attributes.links.into(),
-            changed: attributes.changed,
+            version: (attributes.size, attributes.modified),
         })
     }
 }
