@@ -210,3 +210,28 @@ fn a_directory_goes_below_one_that_is_there_and_never_into_itself() {
     assert!(missing.failures[0].contains("No such file"), "{missing:?}");
     assert!(!Path::new(&bed.folder.path().join("x")).exists());
 }
+
+/// All of the directory went, and the file took its place.
+#[test]
+fn a_mirror_of_a_file_in_the_place_of_a_directory_is_refused() {
+    let bed = Bed::new();
+    bed.make_tree();
+    let (tree, copied) = (bed.local("a"), bed.volume("copied"));
+    assert_eq!(bed.copy(&tree, &copied, &everything()).failed, 0);
+    let mirror = Settings {
+        delete: true,
+        ..everything()
+    };
+    let before = bed.listed();
+    for (from, to) in [
+        (bed.local("a/also"), bed.volume("copied")),
+        (bed.volume("copied/also"), bed.volume("copied/d")),
+        (bed.volume("copied/also"), bed.local("a/d")),
+    ] {
+        let summary = bed.copy(&from, &to, &mirror);
+        assert_eq!((summary.failed, summary.removed), (1, 0), "{summary:?}");
+        assert!(summary.failures[0].contains("--delete"), "{summary:?}");
+    }
+    assert_eq!(bed.listed(), before);
+    assert!(bed.folder.path().join("a/d/one").exists());
+}
