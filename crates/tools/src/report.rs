@@ -120,6 +120,15 @@ impl Report {
         ));
     }
 
+    /// What a mirror has and its source has not could not be removed; `path` is from where the copy begins.
+    pub(crate) fn fail_to_remove(&self, path: &[u8], error: &io::Error) {
+        self.fail(format_args!(
+            "cannot remove '{}' of the target: {}",
+            String::from_utf8_lossy(path),
+            reason(error)
+        ));
+    }
+
     /// A file changed while it was read. Counts as a failure of a milder kind.
     pub fn note_change(&self, path: &Path) {
         self.has_changed.store(true, Ordering::Relaxed);

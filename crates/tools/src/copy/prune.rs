@@ -13,10 +13,7 @@ use std::{
 use rustix::fs::FileType;
 
 use super::{branch::Branch, job::Copying};
-use crate::{
-    local::{Directory, Entry},
-    report::reason,
-};
+use crate::local::{Directory, Entry};
 
 /// Removes from the counterpart of `branch` what is not there any more.
 pub(super) fn prune(copying: &Copying<'_>, branch: &Branch) {
@@ -64,11 +61,7 @@ fn stays(copying: &Copying<'_>, branch: &Branch, path: &[u8], error: &io::Error)
     }
     if !copying.stop.is_set() {
         branch.fail();
-        copying.report.fail(format_args!(
-            "cannot remove '{}' of the target: {}",
-            String::from_utf8_lossy(path),
-            reason(error)
-        ));
+        copying.report.fail_to_remove(path, error);
     }
     true
 }

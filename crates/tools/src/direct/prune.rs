@@ -12,10 +12,7 @@ use std::{
 use penstock_base::Mutex;
 
 use super::job::{Branch, Direct};
-use crate::{
-    report::reason,
-    tree::{Found, Listing, Target},
-};
+use crate::tree::{Found, Listing, Target};
 
 /// Names that are handed on at once.
 const PAGE_NAMES: usize = 1000;
@@ -63,11 +60,7 @@ fn stays(direct: &Direct<'_>, branch: &Branch, path: &[u8], error: &io::Error) -
     }
     if !direct.stop.is_set() {
         branch.fail();
-        direct.report.fail(format_args!(
-            "cannot remove '{}' of the target: {}",
-            String::from_utf8_lossy(path),
-            reason(error)
-        ));
+        direct.report.fail_to_remove(path, error);
     }
     true
 }
