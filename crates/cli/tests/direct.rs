@@ -369,6 +369,37 @@ fn what_cannot_be_written_is_told_and_nothing_of_it_is_there() {
     assert_eq!(described(&tree), described(&back));
 }
 
+/// Each file that was left waited for its own deadline, two minutes by default.
+#[test]
+fn a_copy_ends_when_the_store_does_not_answer_and_goes_on_when_it_does() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let tree = make_tree(&scratch, 60);
+    let unavailable = Fault::Status {
+        status: 503,
+        code: "ServiceUnavailable".to_owned(),
+    };
+    let rule = FaultRule::new(unavailable).on(&[Operation::PutObject]);
+    server.faults().add(rule.below("x/d/f"));
+    let url = format!("s3://{BUCKET}/x");
+    let restore = ["--restore", "--retry-timeout=6s", text(&tree), &url];
+    let mut copying = cp(&scratch, &server, &restore);
+    copying.env("PENSTOCK_RETRY_ATTEMPTS", "100");
+    let ended = run(&mut copying);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(ended.err.matches("does not answer").count(), 1, "{ended:?}");
+    let failed = ended.err.matches("cannot copy").count();
+    assert!((4..=16).contains(&failed), "{failed} of 60: {ended:?}");
+    server.faults().clear();
+    succeed(&mut cp(&scratch, &server, &restore));
+    let back = scratch.path("back");
+    succeed(&mut cp(
+        &scratch,
+        &server,
+        &["--restore", &url, text(&back)],
+    ));
+    assert_eq!(described(&tree), described(&back));
+}
+
 #[test]
 fn an_object_that_could_not_be_replaced_stays() {
     let (scratch, server) = (Scratch::new(), strict_server());

@@ -161,8 +161,12 @@ impl Report {
 
     /// How much was done, in units that compare intervals.
     pub fn work(&self) -> u64 {
-        let entries = self.files.get() + self.directories.get() + self.unchanged.get();
-        entries + self.bytes.get() / BYTES_PER_UNIT
+        self.entries() + self.bytes.get() / BYTES_PER_UNIT
+    }
+
+    /// Files and directories that were dealt with.
+    pub(crate) fn entries(&self) -> u64 {
+        self.files.get() + self.directories.get() + self.unchanged.get()
     }
 
     /// Everything so far.

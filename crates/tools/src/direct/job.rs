@@ -6,10 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use penstock_base::Mutex;
+use penstock_base::{
+    Mutex,
+    clock::{self, Instant},
+};
 use penstock_vfs::FileKind;
 
-use super::{links::Links, prune};
+use super::{links::Links, patience::Patience, prune};
 use crate::{
     Report, Stop,
     copy::Settings,
@@ -118,6 +121,7 @@ pub(super) struct Direct<'a> {
     pub(super) stop: &'a Stop,
     pub(super) links: Links,
     pub(super) losses: Losses<'a>,
+    patience: Patience,
 }
 
 impl<'a> Direct<'a> {
@@ -128,6 +132,7 @@ impl<'a> Direct<'a> {
             stop,
             links: Links::default(),
             losses: Losses::new(report),
+            patience: Patience::default(),
         }
     }
 
@@ -137,7 +142,7 @@ impl<'a> Direct<'a> {
     }
 
     fn enter(&self, branch: &Branch, item: Item, crew: &Crew<Task>) {
-        let name = item.found.name.clone();
+        let (name, begun) = (item.found.name.clone(), clock::now());
         match self.enter_pair(branch, item) {
             Ok(pair) => {
                 let begins = pair.target.is_some() && !pair.is_fresh;
@@ -148,7 +153,9 @@ impl<'a> Direct<'a> {
                 }
             }
             Err(error) => {
+                let is_dead = self.is_dead(&error, begun);
                 self.fail(branch, &name, "cannot copy", error);
+                self.give_up(is_dead);
                 self.leave(Arc::clone(branch));
             }
         }
@@ -323,17 +330,33 @@ impl<'a> Direct<'a> {
 
     fn copy_files(&self, branch: Branch, items: &[Item]) {
         for item in items {
-            if self.stop.is_set() {
+            if self.stop.is_set() || self.patience.is_over() {
                 break;
             }
+            let begun = clock::now();
             if let Err(error) = self.copy_file(&branch, item) {
                 // An end on request is no failure.
                 if !(self.stop.is_set() && error.kind() == io::ErrorKind::Interrupted) {
+                    let is_dead = self.is_dead(&error, begun);
                     self.fail(&branch, item.name(), "cannot copy", error);
+                    self.give_up(is_dead);
                 }
             }
         }
         self.leave(branch);
+    }
+
+    /// Whether the store is dead as of a failure.
+    fn is_dead(&self, error: &io::Error, begun: Instant) -> bool {
+        self.patience.ends(error, begun, self.report.entries())
+    }
+
+    fn give_up(&self, is_dead: bool) {
+        if is_dead {
+            self.report.fail(
+                "the store does not answer: what is left was not tried; the same command goes on where this one ends",
+            );
+        }
     }
 
     pub(super) fn fail(&self, branch: &Branch, name: &CStr, action: &str, error: io::Error) {
@@ -396,6 +419,7 @@ impl Job for Direct<'_> {
 
     fn run(&self, task: Task, crew: &Crew<Task>) {
         match task {
+            _ if self.patience.is_over() => {}
             Task::Enter(branch, item) => self.enter(&branch, item, crew),
             Task::Begin(branch, may_have_entries) => self.begin(branch, may_have_entries, crew),
             Task::List(branch) => self.list(branch, crew),

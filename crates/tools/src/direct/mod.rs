@@ -1,7 +1,7 @@
 //! `cp` from and to volumes without a mount: into a bucket or a fileset, out of one, or from one to another.
 //!
 //! What a copy asks of its sides stands in [`tree`](crate::tree): files of this machine and a volume are each of them. [`plan`] decides what becomes what, [`job`] walks, [`file`](mod@file) copies one file,
-//! [`links`] keeps several names of one file together, [`prune`] removes from a mirror what its source has not. The
+//! [`links`] keeps several names of one file together, [`prune`] removes from a mirror what its source has not, [`patience`] ends a copy whose store is dead. The
 //! settings mean what they mean in [`copy`](mod@crate::copy), which is for copies within this machine.
 //!
 //! A file has its name only when it is whole: it is written under another name first, or where a volume shows what is
@@ -10,6 +10,7 @@
 mod file;
 mod job;
 mod links;
+mod patience;
 mod plan;
 mod prune;
 
