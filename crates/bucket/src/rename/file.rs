@@ -60,14 +60,14 @@ impl Renames {
             turns_of_both(moved.as_deref(), replaced.as_deref()).await;
         let mut replaced = replaced.as_ref().zip(replaced_turn);
         if let (Some(file), Some(turn)) = (&moved, &mut moved_turn) {
-            let description = match self.is_moved_behind(file.inode) {
+            let description = match self.is_moved_unsaved(file.inode) {
                 true => {
                     let target = self.target_key(rename)?;
                     self.mount.hold_description(&target).await?
                 }
                 false => None,
             };
-            if let Some(free) = self.place_behind(rename, replaced.as_ref().map(|(file, _)| *file))
+            if let Some(free) = self.unsaved_place(rename, replaced.as_ref().map(|(file, _)| *file))
                 && self
                     .rename_unsaved(rename, file, &mut replaced, free)
                     .await?

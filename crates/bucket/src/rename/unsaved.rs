@@ -1,6 +1,7 @@
-//! Renaming files that the store never had.
+//! Renaming staged files that the store never had: those that wait to be saved behind the close, and those that a program
+//! renames before it closes them.
 //!
-//! Where files are saved behind the close, such a rename changes memory and the journal, and asks the store
+//! Such a rename changes memory and the journal, and asks the store
 //! nothing: the one PUT that follows goes to the last name. What the name led to before is replaced by that
 //! PUT, on the condition that the store still has the version that was known here; a file that is unsaved itself
 //! is dropped. The journal of the moved file names the new place before memory does, and the file that it took it from
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use penstock_base::{FsError, FsResult, run_blocking};
 use penstock_object::{ETag, Key, ObjectKind};
 use penstock_transfer::staging::{FileId, NewPlace};
-use penstock_vfs::{FileKind, Inode};
+use penstock_vfs::{FileKind, Inode, RenameMode};
 
 use crate::{
     inode::Known,
@@ -43,20 +44,23 @@ impl Free {
 }
 
 impl Renames {
-    /// Whether a rename of this file needs nothing of the store, as far as the file goes.
-    pub(super) fn is_moved_behind(&self, inode: Inode) -> bool {
+    /// Whether a rename of this file needs nothing of the store, as far as the file goes. Where files are saved at their
+    /// close that must be still to come.
+    pub(super) fn is_moved_unsaved(&self, inode: Inode) -> bool {
+        let is_saved_later =
+            |file: &OpenFile| self.mount.save_behind().is_some() || file.view().writers() > 0;
         let file = self.mount.open_file(inode);
-        self.mount.save_behind().is_some() && file.is_some_and(|file| never_stored(&file).is_some())
+        file.is_some_and(|file| never_stored(&file).is_some() && is_saved_later(&file))
     }
 
     /// Where a file is moved that the store never had, if it is one and the place is known well enough. The caller
     /// has the turns of both files.
-    pub(super) fn place_behind(
+    pub(super) fn unsaved_place(
         &self,
         rename: &Rename,
         replaced: Option<&Arc<OpenFile>>,
     ) -> Option<Free> {
-        if !self.is_moved_behind(rename.moved.inode()) {
+        if !self.is_moved_unsaved(rename.moved.inode()) {
             return None;
         }
         let tree = self.mount.namespace.lock();
@@ -148,6 +152,7 @@ impl Renames {
         body.content.with_state(|state| {
             let mut view = file.view();
             view.new = place.version.is_none();
+            view.replaces_nothing = rename.mode == RenameMode::NoReplace;
             if let Some(state) = state {
                 state.take_place(place);
             }

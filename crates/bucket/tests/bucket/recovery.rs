@@ -218,6 +218,8 @@ async fn a_file_that_was_emptied_is_stored_when_it_is_synced_or_closed() {
 async fn what_is_written_during_a_rename_is_recovered_under_the_new_name() {
     let bed = Bed::staged();
     let handle = bed.create("old").await.unwrap();
+    bed.write(handle, 0, "stored").await.unwrap();
+    bed.sync(handle).await.unwrap();
     bed.write(handle, 0, "saved by the rename").await.unwrap();
     let copies = bed.probe.hold(Operation::Copy);
     let (renamed, ()) = tokio::join!(bed.rename("old", "new"), async {
@@ -231,6 +233,19 @@ async fn what_is_written_during_a_rename_is_recovered_under_the_new_name() {
     let bed = bed.killed(BucketSettings::default(), nothing).await;
     assert_eq!(bed.keys().await, ["new"]);
     assert_eq!(bed.object("new").await.unwrap(), b"SAVED by the rename");
+    assert_eq!(bed.staging_files("kept"), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_new_file_that_was_renamed_before_its_close_is_recovered_under_its_last_name() {
+    let bed = Bed::staged();
+    bed.put("new", "before").await;
+    let handle = bed.create("old").await.unwrap();
+    bed.write(handle, 0, "content").await.unwrap();
+    bed.rename("old", "new").await.unwrap();
+    let bed = bed.killed(BucketSettings::default(), nothing).await;
+    assert_eq!(bed.keys().await, ["new"]);
+    assert_eq!(bed.object("new").await.unwrap(), b"content");
     assert_eq!(bed.staging_files("kept"), [""; 0]);
 }
 

@@ -139,6 +139,70 @@ async fn renaming_a_file_that_is_written_saves_it_first() {
     assert_eq!(bed.keys().await, ["b"]);
 }
 
+#[tokio::test]
+async fn a_new_staged_file_that_is_renamed_before_its_close_is_one_put() {
+    let bed = Bed::staged();
+    let handle = bed.create("a").await.unwrap();
+    bed.write(handle, 0, "hello").await.unwrap();
+    bed.requests();
+    bed.rename("a", "b").await.unwrap();
+    assert_eq!(bed.requests(), "head 1, list 1");
+    assert!(bed.keys().await.is_empty());
+    bed.write(handle, 5, " world").await.unwrap();
+    bed.requests();
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.requests(), "put 1");
+    assert_eq!(bed.keys().await, ["b"]);
+    assert_eq!(bed.object("b").await.unwrap(), b"hello world");
+}
+
+#[tokio::test]
+async fn a_new_staged_file_that_is_renamed_over_another_replaces_it_with_its_close() {
+    let bed = Bed::staged();
+    bed.put("b", "before").await;
+    let handle = bed.create("a").await.unwrap();
+    bed.write(handle, 0, "hello").await.unwrap();
+    bed.rename("a", "b").await.unwrap();
+    let reader = bed.open("b", READ).await.unwrap();
+    assert_eq!(bed.read(reader, 0, 9).await.unwrap(), b"hello");
+    assert_eq!(bed.object("b").await.unwrap(), b"before");
+    bed.close(handle).await.unwrap();
+    assert_eq!(bed.object("b").await.unwrap(), b"hello");
+    assert_eq!(bed.keys().await, ["b"]);
+}
+
+#[tokio::test]
+async fn a_new_staged_file_that_was_renamed_tells_at_its_close_that_it_cannot_be_saved() {
+    let bed = Bed::staged();
+    bed.put("b", "before").await;
+    let handle = bed.create("a").await.unwrap();
+    bed.write(handle, 0, "hello").await.unwrap();
+    bed.rename("a", "b").await.unwrap();
+    bed.probe.fail(Operation::Put, ErrorKind::NoSpace, 100);
+    assert_eq!(bed.close(handle).await, Err(FsError::NoSpace));
+    assert_eq!(bed.object("b").await.unwrap(), b"before");
+    let reader = bed.open("b", READ).await.unwrap();
+    assert_eq!(bed.read(reader, 0, 9).await.unwrap(), b"hello");
+}
+
+#[tokio::test]
+async fn a_new_staged_file_takes_no_name_that_another_client_took_since() {
+    let bed = Bed::staged();
+    let handle = bed.create("a").await.unwrap();
+    bed.write(handle, 0, "hello").await.unwrap();
+    bed.rename_as("a", "b", RenameMode::NoReplace)
+        .await
+        .unwrap();
+    bed.put("b", "theirs").await;
+    let closed = bed.close(handle).await;
+    assert!(
+        matches!(closed, Err(FsError::Busy(_))),
+        "{closed:?}, {:?}",
+        bed.object("b").await
+    );
+    assert_eq!(bed.object("b").await.unwrap(), b"theirs");
+}
+
 #[tokio::test(start_paused = true)]
 async fn renaming_a_file_that_cannot_be_saved_fails() {
     let bed = Bed::new();

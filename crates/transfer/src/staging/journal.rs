@@ -117,8 +117,14 @@ impl Journal {
     /// disk, and it says so.
     pub(crate) fn create(path: &Path, Draft(mut bytes): Draft, covered: bool) -> io::Result<Self> {
         let new = path.with_extension("new");
-        let _ = fs::remove_file(&new);
-        let file = Folder::create(&new)?;
+        let file = match Folder::create(&new) {
+            // One that could not be finished.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&new)?;
+                Folder::create(&new)?
+            }
+            file => file?,
+        };
         if covered {
             Record::Synced(bytes.len() as u64).encode(&mut bytes);
         }
