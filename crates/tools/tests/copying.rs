@@ -885,3 +885,41 @@ fn what_takes_the_place_of_a_program_has_none_of_its_capabilities() {
     assert_eq!(fs::read(&to).unwrap(), b"other");
     assert!(rustix::fs::getxattr(&to, name, &mut [0_u8; 64][..]).is_err());
 }
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().mode() & 0o7777
+}
+
+fn recursive() -> Settings {
+    Settings {
+        recursive: true,
+        exact: true,
+        ..plain()
+    }
+}
+
+/// They were closed to all but their owner for good.
+#[test]
+fn directories_of_a_copy_that_was_cut_off_are_open_to_whom_they_are_for() {
+    let (_folder, from, to) = folder();
+    fs::create_dir(from.join("d")).unwrap();
+    fs::write(from.join("d/file"), "x").unwrap();
+    let stop = Stop::default();
+    let heard = stop.clone();
+    let report = Report::telling(Box::new(move |line| {
+        if line.contains("file") {
+            heard.set();
+        }
+    }));
+    copy(
+        std::slice::from_ref(&from),
+        &to,
+        &recursive(),
+        &report,
+        &stop,
+    );
+    for _ in 0..2 {
+        assert_eq!([mode(&to), mode(&to.join("d"))], [0o755; 2]);
+        assert_eq!(copied(&[&from], &to, &recursive()).failed, 0);
+    }
+}

@@ -124,6 +124,7 @@ pub fn extract(
             budget: &budget,
             kept: Kept::new(KEPT_MAX),
             seen: vec![false; settings.selection.members.len()],
+            job: &job,
             room: room.unwrap_or(u64::MAX),
             members_left: settings.members_max,
         };
@@ -149,6 +150,7 @@ struct Extraction<'a, 'crew, R> {
     /// What directories get at the end.
     kept: Kept,
     seen: Vec<bool>,
+    job: &'crew Writing<'a>,
     room: u64,
     members_left: u64,
 }
@@ -424,9 +426,28 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
 
     fn finish(&mut self) {
         let directories = self.kept.take();
+        if self.stop.is_set() {
+            return self.open(directories);
+        }
         self.dress(directories);
-        if !self.stop.is_set() {
-            tell_missing(&self.settings.selection, &self.seen, self.report);
+        tell_missing(&self.settings.selection, &self.seen, self.report);
+    }
+
+    /// Gives directories of this machine their owners and modes: who goes on with `keep` takes them for what was there. What
+    /// is not whole gets no time that says so.
+    fn open(&mut self, directories: Vec<(Vec<u8>, Member)>) {
+        for (path, member) in directories {
+            let parts: Vec<&[u8]> = names::steps(&path).collect();
+            let directory = self.places.existing(&parts);
+            if let Some(directory) = directory.ok().filter(|found| found.as_local().is_some()) {
+                self.job.open(
+                    &*directory,
+                    &Member {
+                        name: path,
+                        ..member
+                    },
+                );
+            }
         }
     }
 

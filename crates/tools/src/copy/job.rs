@@ -173,8 +173,8 @@ impl<'a> Copying<'a> {
                 Err(_) => (None, true),
             });
         }
-        // Until it is filled only its owner looks into it.
-        match fs::mkdirat(above, name, Mode::RWXU) {
+        let mode = Mode::from_raw_mode(self.settings.mode_while_filled(stat.st_mode));
+        match fs::mkdirat(above, name, mode) {
             Ok(()) => return Ok((Some(above.open_in(name)?), true)),
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
@@ -187,7 +187,7 @@ impl<'a> Copying<'a> {
             Err(Errno::LOOP | Errno::NOTDIR) if self.settings.delete => {
                 above.remove_file(name)?;
                 self.report.removed.add(1);
-                fs::mkdirat(above, name, Mode::RWXU)?;
+                fs::mkdirat(above, name, mode)?;
                 Ok((Some(above.open_in(name)?), true))
             }
             Err(Errno::LOOP | Errno::NOTDIR) => Err(io::Error::other(

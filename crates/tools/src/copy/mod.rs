@@ -98,6 +98,17 @@ pub struct Settings {
     pub threads: Threads,
 }
 
+impl Settings {
+    /// Rights of a new directory while it is filled. One whose mode is kept is closed: it gets its own also from a copy that
+    /// goes on where this one was cut off, and any other only from who made it.
+    pub(crate) fn mode_while_filled(&self, source: u32) -> u32 {
+        match self.preserve.mode {
+            true => 0o700,
+            false => source & 0o777 & !self.umask | 0o700,
+        }
+    }
+}
+
 /// Copies `sources` to `target`. What could not be copied stands in `report`.
 pub fn copy(sources: &[PathBuf], target: &Path, settings: &Settings, report: &Report, stop: &Stop) {
     let plan = match plan::plan(sources, target, settings, report) {

@@ -24,9 +24,6 @@ use crate::{
 /// Files that one task copies at most.
 const BATCH_MAX: usize = 32;
 
-/// Rights of a directory while it is filled.
-const CLOSED: u16 = 0o700;
-
 /// What is said of a copy that is whole and lacks something else.
 pub(super) const UNDRESSED: &str = "cannot set attributes of the copy of";
 
@@ -246,7 +243,9 @@ impl<'a> Direct<'a> {
             }
             None => {}
         }
-        Ok((Some(above.make_directory(name, CLOSED)?), true))
+        let source = source.attributes.permissions.into();
+        let permissions = self.settings.mode_while_filled(source) as u16;
+        Ok((Some(above.make_directory(name, permissions)?), true))
     }
 
     /// Lets this process write into a directory that an earlier copy closed.

@@ -235,3 +235,41 @@ fn a_mirror_of_a_file_in_the_place_of_a_directory_is_refused() {
     assert_eq!(bed.listed(), before);
     assert!(bed.folder.path().join("a/d/one").exists());
 }
+
+/// They were closed to all but their owner for good.
+#[test]
+fn directories_of_a_copy_that_was_cut_off_are_open_to_whom_they_are_for() {
+    let bed = Bed::new();
+    bed.make_tree();
+    let plain = Settings {
+        preserve: Preserve::NOTHING,
+        unchanged: Unchanged::Never,
+        threads: Threads::Fixed(1),
+        ..everything()
+    };
+    let stop = Stop::default();
+    let heard = stop.clone();
+    let report = Report::telling(Box::new(move |line| {
+        if line.ends_with("also") {
+            heard.set();
+        }
+    }));
+    copy(
+        &[bed.local("a")],
+        &bed.volume("copy"),
+        &plain,
+        &report,
+        &stop,
+    );
+    let permissions = || {
+        let root = bed.tree.root().unwrap();
+        root.find(c"copy").unwrap().attributes().permissions
+    };
+    assert_eq!(permissions(), 0o755);
+    assert_eq!(
+        bed.copy(&bed.local("a"), &bed.volume("copy"), &plain)
+            .failed,
+        0
+    );
+    assert_eq!(permissions(), 0o755);
+}
