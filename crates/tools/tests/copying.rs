@@ -923,3 +923,50 @@ fn directories_of_a_copy_that_was_cut_off_are_open_to_whom_they_are_for() {
         assert_eq!(copied(&[&from], &to, &recursive()).failed, 0);
     }
 }
+
+fn date(path: &Path, seconds: u64) {
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+    fs::File::open(path).unwrap().set_modified(time).unwrap();
+}
+
+#[test]
+fn update_leaves_what_is_newer_under_each_name_of_a_file() {
+    let (folder, from, to) = folder();
+    let update = Settings {
+        update: true,
+        ..restore()
+    };
+    for name in ["a", "b", "c"] {
+        match name {
+            "a" => fs::write(from.join(name), "source").unwrap(),
+            _ => fs::hard_link(from.join("a"), from.join(name)).unwrap(),
+        }
+    }
+    date(&from.join("a"), 1000);
+    let inode = |path: PathBuf| fs::metadata(path).unwrap().ino();
+    for edited in ["a", "b"] {
+        fs::create_dir(&to).unwrap();
+        fs::write(to.join(edited), "edited").unwrap();
+        let summary = copied(&[&from], &to, &update);
+        assert_eq!((summary.failed, summary.files), (0, 2), "{summary:?}");
+        let others: Vec<_> = ["a", "b", "c"]
+            .into_iter()
+            .filter(|name| *name != edited)
+            .collect();
+        assert_eq!(fs::read(to.join(edited)).unwrap(), b"edited");
+        for name in &others {
+            assert_eq!(fs::read(to.join(name)).unwrap(), b"source", "{edited}");
+        }
+        assert_eq!(inode(to.join(others[0])), inode(to.join(others[1])));
+        // What is the same is linked to.
+        fs::remove_file(to.join(others[1])).unwrap();
+        assert_eq!(copied(&[&from], &to, &update).failed, 0);
+        assert_eq!(
+            inode(to.join(others[0])),
+            inode(to.join(others[1])),
+            "{edited}"
+        );
+        fs::remove_dir_all(&to).unwrap();
+    }
+    drop(folder);
+}

@@ -8,7 +8,7 @@ use rustix::{
 };
 
 use super::{
-    Unchanged,
+    Stays, Unchanged,
     branch::{Branch, Item, Spot},
     job::{Copying, Task, UNDRESSED, is_regular},
     large::Large,
@@ -28,6 +28,16 @@ const SMALL_BYTES: u64 = 128 << 10;
 /// How often a file is read again because it changed meanwhile.
 const ATTEMPTS_MAX: usize = 2;
 
+/// What became of a name.
+enum Done {
+    /// Its file is there, and other names may lead to it.
+    There,
+    /// Something else is there, and stays.
+    Other,
+    /// The tasks of a large file will tell.
+    Later,
+}
+
 impl Copying<'_> {
     /// Copies one, or leaves it to the tasks of a large file or to who copies another name of it.
     pub(super) fn copy_file(
@@ -44,18 +54,18 @@ impl Copying<'_> {
             _ => stat,
         };
         if !self.settings.preserve.links || stat.st_nlink < 2 {
-            return self.copy_one(branch, item, &stat, crew);
+            return self.copy_one(branch, item, &stat, crew).map(drop);
         }
         match self.links.meet(&stat, branch, item) {
             Turn::Wait => Ok(()),
-            Turn::Link(spot) => self.link(branch, item, &spot),
+            Turn::Link(spot) => self.link(branch, item, &stat, &spot),
             Turn::Copy => {
                 let done = self.copy_one(branch, item, &stat, crew);
-                // A large file says so itself.
-                if done.is_err() || !is_large(&stat) {
-                    self.tell_links(branch, item, &stat, done.is_ok(), crew);
+                if !matches!(done, Ok(Done::Later)) {
+                    let is_there = matches!(done, Ok(Done::There));
+                    self.tell_links(branch, item, &stat, is_there, crew);
                 }
-                done
+                done.map(drop)
             }
         }
     }
@@ -83,7 +93,7 @@ impl Copying<'_> {
         item: &Item,
         stat: &Stat,
         crew: &Crew<Task>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Done> {
         let existing = self.make_way(branch, item)?;
         if is_regular(stat) {
             return self.copy_regular(branch, item, (stat, existing.as_ref()), crew);
@@ -101,7 +111,7 @@ impl Copying<'_> {
         } else {
             self.report.unchanged.add(1);
         }
-        Ok(())
+        Ok(Done::There)
     }
 
     /// What has the name of the copy; nothing in a fresh directory. A directory is removed where that is asked for.
@@ -141,70 +151,65 @@ impl Copying<'_> {
         item: &Item,
         (stat, existing): (&Stat, Option<&Stat>),
         crew: &Crew<Task>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Done> {
         if let Some(existing) = existing
-            && self.may_stay(branch, item, stat, existing)?
+            && let Some(stays) = self.may_stay(branch, item, stat, existing)?
         {
             self.report.unchanged.add(1);
-            self.tell_links_of_large(branch, item, stat, crew);
-            return Ok(());
+            return Ok(match stays {
+                Stays::Same => Done::There,
+                Stays::Newer => Done::Other,
+            });
         }
         self.report
             .tell(|| branch.path_of(&item.name).display().to_string());
         if self.settings.dry_run {
             self.report.files.add(1);
             self.report.bytes.add(stat.st_size.cast_unsigned());
-            self.tell_links_of_large(branch, item, stat, crew);
-            return Ok(());
+            return Ok(Done::There);
         }
         let Some(target) = &branch.data.target else {
-            return Ok(());
+            return Ok(Done::There);
         };
         let (source, stat) = open_source(branch, item, stat)?;
         let temporary = Temporary::create(target, item.target_name())?;
         if is_large(&stat) && local::set_size(&temporary, stat.st_size.cast_unsigned())? {
-            return Large::begin(
+            Large::begin(
                 self,
                 (branch, item),
                 (source, temporary),
                 (&stat, existing),
                 crew,
             );
+            return Ok(Done::Later);
         }
         self.fill(branch, item, &stat, (&source, &temporary))?;
         self.complete(branch, item, (&stat, existing), (&source, temporary))?;
-        self.tell_links_of_large(branch, item, &stat, crew);
-        Ok(())
+        Ok(Done::There)
     }
 
-    fn tell_links_of_large(&self, branch: &Branch, item: &Item, stat: &Stat, crew: &Crew<Task>) {
-        if self.settings.preserve.links && stat.st_nlink > 1 && is_large(stat) {
-            self.tell_links(branch, item, stat, true, crew);
-        }
-    }
-
-    /// Whether the copy that is there needs no new content. What else differs is set right.
+    /// Why the copy that is there needs no new content, if it needs none. What else differs is set right.
     fn may_stay(
         &self,
         branch: &Branch,
         item: &Item,
         stat: &Stat,
         existing: &Stat,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Option<Stays>> {
         if !is_regular(existing) {
-            return Ok(false);
-        }
-        if self.settings.update && local::modified(existing) >= local::modified(stat) {
-            return Ok(true);
+            return Ok(None);
         }
         let has_same_size = existing.st_size == stat.st_size;
+        if let Some(stays) = self.stays_as_new(stat, existing) {
+            return Ok(Some(stays));
+        }
         let is_same = match self.settings.unchanged {
             Unchanged::Never => false,
             Unchanged::ByTime => has_same_size && is_same_time(stat, existing),
             Unchanged::ByContent => has_same_size && self.has_same_content(branch, item, stat)?,
         };
         if is_same && self.shares_what_differs(stat, existing) {
-            return Ok(false);
+            return Ok(None);
         }
         if is_same
             && !self.settings.dry_run
@@ -212,7 +217,20 @@ impl Copying<'_> {
         {
             self.fail(branch, &item.name, UNDRESSED, error);
         }
-        Ok(is_same)
+        Ok(is_same.then_some(Stays::Same))
+    }
+
+    /// Why a file stays that is as new as its source, if such files do.
+    fn stays_as_new(&self, stat: &Stat, existing: &Stat) -> Option<Stays> {
+        let stays = self.settings.update
+            && is_regular(existing)
+            && local::modified(existing) >= local::modified(stat);
+        stays.then(
+            || match existing.st_size == stat.st_size && is_same_time(stat, existing) {
+                true => Stays::Same,
+                false => Stays::Newer,
+            },
+        )
     }
 
     /// Whether the copy has names that the source has not, and an owner or a mode that those would change with it. What
@@ -428,8 +446,13 @@ impl Copying<'_> {
     }
 
     /// Makes `item` another name of what is at `spot`.
-    fn link(&self, branch: &Branch, item: &Item, spot: &Spot) -> io::Result<()> {
+    fn link(&self, branch: &Branch, item: &Item, stat: &Stat, spot: &Spot) -> io::Result<()> {
         let existing = self.make_way(branch, item)?;
+        let stays = existing.and_then(|existing| self.stays_as_new(stat, &existing));
+        if stays == Some(Stays::Newer) {
+            self.report.unchanged.add(1);
+            return Ok(());
+        }
         let Some(target) = &branch.data.target else {
             self.report.files.add(1);
             return Ok(());

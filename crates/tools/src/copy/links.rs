@@ -33,8 +33,8 @@ enum State {
     /// These wait for the copy.
     Copying(Vec<(Branch, Item)>),
     There(Spot),
-    /// It could not be copied: each name is tried by itself.
-    Failed,
+    /// It could not be copied, or something else stays where the copy would be: the next name is tried.
+    Missing,
 }
 
 /// What is to be done with a name.
@@ -73,7 +73,10 @@ impl Links {
                 return Turn::Wait;
             }
             State::There(spot) => Turn::Link(spot.clone()),
-            State::Failed => Turn::Copy,
+            State::Missing => {
+                link.state = State::Copying(Vec::new());
+                return Turn::Copy;
+            }
         };
         if link.left == 0 {
             table.remove(&key);
@@ -81,14 +84,14 @@ impl Links {
         turn
     }
 
-    /// The copy is at `spot`; without one it could not be made. Returns who waited for it.
+    /// The copy is at `spot`; without one there is none. Returns who waited for it.
     pub(super) fn copied(&self, stat: &Stat, spot: Option<Spot>) -> Vec<(Branch, Item)> {
         let mut table = self.0.lock();
         let key = FileId::from(stat);
         let Some(link) = table.get_mut(&key) else {
             return Vec::new();
         };
-        let state = spot.map_or(State::Failed, State::There);
+        let state = spot.map_or(State::Missing, State::There);
         let before = std::mem::replace(&mut link.state, state);
         let is_over = link.left == 0;
         let State::Copying(waiting) = before else {

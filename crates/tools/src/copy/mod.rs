@@ -69,6 +69,15 @@ pub enum Unchanged {
     ByContent,
 }
 
+/// Why the file that is there stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stays {
+    /// It has the content of its source.
+    Same,
+    /// It is newer, whatever it has.
+    Newer,
+}
+
 /// How a copy is made.
 #[derive(Debug, Clone)]
 pub struct Settings {

@@ -14,7 +14,7 @@ use super::{
     prune::remove_tree,
 };
 use crate::{
-    copy::Unchanged,
+    copy::{Stays, Unchanged},
     tree::{Content, Dress, Facts, LOST_LINKS, Source, Target, Written, Xattrs, was_taken},
 };
 
@@ -35,51 +35,56 @@ impl Direct<'_> {
             _ => {}
         }
         if !self.settings.preserve.links || facts.attributes.links < 2 {
-            return self.copy_one(branch, item, &facts);
+            return self.copy_one(branch, item, &facts).map(drop);
         }
         let keeps = branch.data.target.as_ref().map(|target| target.keeps());
         if keeps.is_some_and(|keeps| !keeps.links) {
             self.lose(LOST_LINKS);
-            return self.copy_one(branch, item, &facts);
+            return self.copy_one(branch, item, &facts).map(drop);
         }
         let copied = self.links.meet(&facts);
         let mut copied = copied.lock();
         if let Some(spot) = &*copied {
-            return self.link(branch, item, spot);
+            return self.link(branch, item, &facts, spot);
         }
-        self.copy_one(branch, item, &facts)?;
-        *copied = Spot::of(branch, item.target_name().to_owned());
+        if self.copy_one(branch, item, &facts)? != Some(Stays::Newer) {
+            *copied = Spot::of(branch, item.target_name().to_owned());
+        }
         Ok(())
     }
 
-    fn copy_one(&self, branch: &Branch, item: &Item, facts: &Facts) -> io::Result<()> {
-        let copied = match self.copy_over(branch, item, facts, branch.data.is_fresh) {
+    /// Copies one, or says why what is there stays.
+    fn copy_one(&self, branch: &Branch, item: &Item, facts: &Facts) -> io::Result<Option<Stays>> {
+        let stays = match self.copy_over(branch, item, facts, branch.data.is_fresh) {
             // Somebody made it since it was looked for, such as the requests of a copy that was killed.
             Err(error) if was_taken(&error) => self.copy_over(branch, item, facts, false)?,
-            copied => copied?,
+            stays => stays?,
         };
-        match copied {
-            true => self.report.files.add(1),
-            false => self.report.unchanged.add(1),
+        match stays {
+            None => self.report.files.add(1),
+            Some(_) => self.report.unchanged.add(1),
         }
-        Ok(())
+        Ok(stays)
     }
 
-    /// Copies a file in the place of what has its name. Says whether it had to be copied.
+    /// The same in the place of what has the name.
     fn copy_over(
         &self,
         branch: &Branch,
         item: &Item,
         facts: &Facts,
         is_fresh: bool,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Option<Stays>> {
         let existing = self.make_way(branch, item, is_fresh)?;
         match facts.attributes.kind {
             FileKind::Regular => self.copy_regular(branch, item, facts, existing.as_ref()),
             _ if !self.settings.recursive => Err(io::Error::other(
                 "it is no file; use -a to copy it as what it is",
             )),
-            _ => self.copy_other(branch, item, facts, existing.as_ref()),
+            _ => {
+                let made = self.copy_other(branch, item, facts, existing.as_ref())?;
+                Ok((!made).then_some(Stays::Same))
+            }
         }
     }
 
@@ -113,24 +118,24 @@ impl Direct<'_> {
             .tell(|| branch.path_of(item.name()).display().to_string());
     }
 
-    /// Copies a regular file. Says whether it had to be copied.
+    /// Copies a regular file, or says why what is there stays.
     fn copy_regular(
         &self,
         branch: &Branch,
         item: &Item,
         facts: &Facts,
         existing: Option<&Facts>,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Option<Stays>> {
         let target = branch.data.target.as_ref();
         if let (Some(existing), Some(target)) = (existing, target)
-            && self.may_stay(branch, item, &**target, (facts, existing))?
+            && let Some(stays) = self.may_stay(branch, item, &**target, (facts, existing))?
         {
-            return Ok(false);
+            return Ok(Some(stays));
         }
         self.tell(branch, item);
         let Some(target) = target.filter(|_| !self.settings.dry_run) else {
             self.report.bytes.add(facts.attributes.size);
-            return Ok(true);
+            return Ok(None);
         };
         let source = item.found.file.open()?;
         let mut written = target.create(item.target_name(), existing)?;
@@ -149,7 +154,7 @@ impl Direct<'_> {
         if let Err(error) = dressed {
             self.fail(branch, item.name(), UNDRESSED, error);
         }
-        Ok(true)
+        Ok(None)
     }
 
     /// Copies the content.
@@ -240,22 +245,22 @@ impl Direct<'_> {
         }
     }
 
-    /// Whether the copy that is there needs no new content. What else differs is set right.
+    /// Why the copy that is there needs no new content, if it needs none. What else differs is set right.
     fn may_stay(
         &self,
         branch: &Branch,
         item: &Item,
         target: &dyn Target,
         (facts, existing): (&Facts, &Facts),
-    ) -> io::Result<bool> {
+    ) -> io::Result<Option<Stays>> {
         let (wanted, there) = (&facts.attributes, &existing.attributes);
         if there.kind != FileKind::Regular {
-            return Ok(false);
-        }
-        if self.settings.update && there.modified >= wanted.modified {
-            return Ok(true);
+            return Ok(None);
         }
         let has_same_size = wanted.size == there.size;
+        if let Some(stays) = self.stays_as_new((facts, existing), target) {
+            return Ok(Some(stays));
+        }
         let is_same = match self.settings.unchanged {
             Unchanged::Never => false,
             Unchanged::ByTime => has_same_size && is_same_time(facts, existing, target),
@@ -267,7 +272,25 @@ impl Direct<'_> {
         if is_same && !self.settings.dry_run {
             self.set_right(branch, item, target, (facts, existing));
         }
-        Ok(is_same)
+        Ok(is_same.then_some(Stays::Same))
+    }
+
+    /// Why a file stays that is as new as its source, if such files do.
+    fn stays_as_new(
+        &self,
+        (facts, existing): (&Facts, &Facts),
+        target: &dyn Target,
+    ) -> Option<Stays> {
+        let (wanted, there) = (&facts.attributes, &existing.attributes);
+        let stays = self.settings.update
+            && there.kind == FileKind::Regular
+            && there.modified >= wanted.modified;
+        stays.then(
+            || match wanted.size == there.size && is_same_time(facts, existing, target) {
+                true => Stays::Same,
+                false => Stays::Newer,
+            },
+        )
     }
 
     /// Gives a copy whose content is right what else the source has.
@@ -390,12 +413,18 @@ impl Direct<'_> {
     }
 
     /// Makes `item` another name of what is at `spot`.
-    fn link(&self, branch: &Branch, item: &Item, spot: &Spot) -> io::Result<()> {
+    fn link(&self, branch: &Branch, item: &Item, facts: &Facts, spot: &Spot) -> io::Result<()> {
         let existing = self.make_way(branch, item, branch.data.is_fresh)?;
         let Some(target) = &branch.data.target else {
             self.report.files.add(1);
             return Ok(());
         };
+        let known = existing.as_ref();
+        let stays = known.and_then(|known| self.stays_as_new((facts, known), &**target));
+        if stays == Some(Stays::Newer) {
+            self.report.unchanged.add(1);
+            return Ok(());
+        }
         let directory = spot.open()?;
         if let Some(existing) = &existing {
             let first = directory.find(&spot.name)?;

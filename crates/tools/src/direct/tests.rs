@@ -273,3 +273,38 @@ fn directories_of_a_copy_that_was_cut_off_are_open_to_whom_they_are_for() {
     );
     assert_eq!(permissions(), 0o755);
 }
+
+#[test]
+fn update_leaves_what_is_newer_under_each_name_of_a_file() {
+    let bed = Bed::new();
+    let top = bed.folder.path().join("a");
+    fs::create_dir(&top).unwrap();
+    fs::write(top.join("a"), "source").unwrap();
+    for name in ["b", "c"] {
+        fs::hard_link(top.join("a"), top.join(name)).unwrap();
+    }
+    let old = std::time::SystemTime::UNIX_EPOCH;
+    fs::File::open(top.join("a"))
+        .unwrap()
+        .set_modified(old)
+        .unwrap();
+    let update = Settings {
+        update: true,
+        ..everything()
+    };
+    for edited in ["a", "b"] {
+        let target = bed.volume(edited);
+        fs::create_dir_all(bed.folder.path().join("edited")).unwrap();
+        let place = bed.folder.path().join("edited").join(edited);
+        fs::write(&place, "edited!").unwrap();
+        assert_done(&bed.copy(&bed.local("edited"), &target, &everything()), 1);
+        fs::remove_file(&place).unwrap();
+        assert_done(&bed.copy(&bed.local("a"), &target, &update), 2);
+        let listed = bed.listed();
+        for name in ["a", "b", "c"] {
+            let expected = if name == edited { 7 } else { 6 };
+            let found = listed[&format!("/{edited}/{name}")];
+            assert_eq!(found, (FileKind::Regular, expected), "{edited}/{name}");
+        }
+    }
+}
