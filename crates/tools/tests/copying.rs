@@ -20,7 +20,7 @@ use penstock_tools::{
     Patterns, Report, Stop, Summary, Threads,
     copy::{Preserve, Settings, Unchanged, copy},
 };
-use support::{EVERYTHING, assert_same, fill};
+use support::{EVERYTHING, as_user, assert_same, fill};
 
 fn restore() -> Settings {
     Settings {
@@ -969,4 +969,81 @@ fn update_leaves_what_is_newer_under_each_name_of_a_file() {
         fs::remove_dir_all(&to).unwrap();
     }
     drop(folder);
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// A tree, its copy, and a snapshot of that by hard links.
+fn snapshot(of: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(of).unwrap() {
+        let entry = entry.unwrap();
+        fs::hard_link(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn no_mode_list_or_time_changes_under_the_other_names_of_a_copy() {
+    let (folder, from, first) = folder();
+    let second = folder.path().join("second");
+    let by_content = Settings {
+        unchanged: Unchanged::ByContent,
+        ..restore()
+    };
+    let list = |path: &Path| {
+        let _ = rustix::fs::setxattr(path, "user.kept", b"other", rustix::fs::XattrFlags::empty());
+    };
+    // Without how many names it has.
+    let described = |directory: &Path| {
+        let words = support::describe(directory)[&b"file"[..]].clone();
+        words.split(" first=").next().map(str::to_owned)
+    };
+    let changes: [(&dyn Fn(&Path), &Settings); 5] = [
+        (&|path| set_mode(path, 0o604), &restore()),
+        (&|path| set_mode(path, 0o4755), &restore()),
+        (&|path| date(path, 5000), &by_content),
+        (&list, &restore()),
+        (
+            &|path| std::os::unix::fs::chown(path, None, Some(1001)).unwrap(),
+            &restore(),
+        ),
+    ];
+    for (change, settings) in changes {
+        fs::write(from.join("file"), "content").unwrap();
+        set_mode(&from.join("file"), 0o644);
+        date(&from.join("file"), 1000);
+        assert_eq!(copied(&[&from], &first, &restore()).failed, 0);
+        snapshot(&first, &second);
+        let before = described(&first);
+        change(&from.join("file"));
+        assert_eq!(copied(&[&from], &second, settings).failed, 0);
+        assert_eq!(described(&first), before);
+        assert_eq!(described(&second), described(&from));
+        for directory in [&first, &second] {
+            fs::remove_dir_all(directory).unwrap();
+        }
+        fs::remove_file(from.join("file")).unwrap();
+    }
+}
+
+/// Who may not give a file its owner would copy it anew each time.
+#[test]
+fn what_cannot_be_set_is_no_reason_to_copy_a_file_of_a_snapshot_anew() {
+    let (folder, from, first) = folder();
+    let second = folder.path().join("second");
+    fs::write(from.join("file"), "content").unwrap();
+    set_mode(&from.join("file"), 0o4755);
+    std::os::unix::fs::chown(folder.path(), Some(1001), Some(1001)).unwrap_or_default();
+    let done = as_user(1001, || {
+        assert_eq!(copied(&[&from], &first, &restore()).failed, 0);
+        snapshot(&first, &second);
+        let summary = copied(&[&from], &second, &restore());
+        assert_eq!((summary.failed, summary.files), (0, 0), "{summary:?}");
+    });
+    if done.is_some() {
+        let inode = |path: &Path| fs::metadata(path.join("file")).unwrap().ino();
+        assert_eq!(inode(&first), inode(&second));
+    }
 }

@@ -208,16 +208,21 @@ impl Copying<'_> {
             Unchanged::ByTime => has_same_size && is_same_time(stat, existing),
             Unchanged::ByContent => has_same_size && self.has_same_content(branch, item, stat)?,
         };
-        if is_same && self.shares_what_differs(stat, existing) {
+        if !is_same {
             return Ok(None);
         }
-        if is_same
-            && !self.settings.dry_run
-            && let Err(error) = self.set_right(branch, item, stat, existing)
-        {
+        let done = match self.is_shared(stat, existing) {
+            true => match self.would_differ(branch, item, (stat, existing)) {
+                Ok(true) => return Ok(None),
+                same => same.map(drop),
+            },
+            false if self.settings.dry_run => Ok(()),
+            false => self.set_right(branch, item, stat, existing),
+        };
+        if let Err(error) = done {
             self.fail(branch, &item.name, UNDRESSED, error);
         }
-        Ok(is_same.then_some(Stays::Same))
+        Ok(Some(Stays::Same))
     }
 
     /// Why a file stays that is as new as its source, if such files do.
@@ -231,18 +236,6 @@ impl Copying<'_> {
                 false => Stays::Newer,
             },
         )
-    }
-
-    /// Whether the copy has names that the source has not, and an owner or a mode that those would change with it. What
-    /// this process may not set, or the file system does not keep, would differ again each time: the owner for all but root,
-    /// rights that files lend, and those of a group in the place of a list.
-    fn shares_what_differs(&self, stat: &Stat, existing: &Stat) -> bool {
-        let keep = self.settings.preserve;
-        let settled = |stat: &Stat| local::permissions(stat) & (Mode::RWXU | Mode::RWXO);
-        let has_other_owner =
-            keep.owner && local::is_root() && local::owner(stat) != local::owner(existing);
-        let has_other_mode = keep.mode && settled(stat) != settled(existing);
-        existing.st_nlink > stat.st_nlink && (has_other_owner || has_other_mode)
     }
 
     fn has_same_content(&self, branch: &Branch, item: &Item, stat: &Stat) -> io::Result<bool> {
@@ -273,10 +266,7 @@ impl Copying<'_> {
         }
         let mut wanted = local::Attributes::new();
         if keep.attributes || has_other_mode {
-            wanted = match keep.attributes {
-                true => local::attributes(open_source(branch, item, stat)?.0)?,
-                false => Handle::of(&branch.data.source, &item.name)?.access_list_alone(),
-            };
+            wanted = self.wanted_attributes(branch, item, stat)?;
             self.set_attributes(&copy, &wanted, &self.kept_attributes(&copy)?, &mut attempts);
         }
         if has_other_mode || has_other_owner {
@@ -431,6 +421,19 @@ impl Copying<'_> {
         }
     }
 
+    /// The same of a source that is not open.
+    pub(super) fn wanted_attributes(
+        &self,
+        branch: &Branch,
+        item: &Item,
+        stat: &Stat,
+    ) -> io::Result<local::Attributes> {
+        match self.settings.preserve.attributes {
+            true => Ok(local::attributes(open_source(branch, item, stat)?.0)?),
+            false => Ok(Handle::of(&branch.data.source, &item.name)?.access_list_alone()),
+        }
+    }
+
     /// Gives an open copy the attributes that are `wanted`, and tells once if its file system takes no such.
     pub(super) fn set_attributes(
         &self,
@@ -572,7 +575,7 @@ pub(super) fn is_same_version(before: &Stat, after: &Stat) -> bool {
 }
 
 /// Whether the copy has the source's time. A file system that keeps whole seconds has no more to show.
-fn is_same_time(stat: &Stat, existing: &Stat) -> bool {
+pub(super) fn is_same_time(stat: &Stat, existing: &Stat) -> bool {
     let (source, copy) = (local::modified(stat), local::modified(existing));
     source == copy || (source.0 == copy.0 && copy.1 == 0)
 }
@@ -604,7 +607,7 @@ fn list_of_copy(branch: &Branch, item: &Item) -> rustix::io::Result<local::Attri
     Ok(Handle::of(target, item.target_name())?.access_list_alone())
 }
 
-fn open_copy(branch: &Branch, item: &Item) -> rustix::io::Result<OwnedFd> {
+pub(super) fn open_copy(branch: &Branch, item: &Item) -> rustix::io::Result<OwnedFd> {
     let Some(target) = &branch.data.target else {
         return Err(Errno::NOENT);
     };

@@ -5,7 +5,7 @@
 //! that was cut off is gone on with: what is there and the same stays.
 //!
 //! [`plan`] decides what becomes what and refuses what cannot be right, [`job`] walks, [`file`](mod@file) copies one file,
-//! [`links`] keeps several names of one file together, [`prune`] removes from a mirror what its source has not.
+//! [`links`] keeps several names of one file together, [`prune`] removes from a mirror what its source has not, [`shared`] leaves alone what copies share with others.
 
 mod branch;
 mod file;
@@ -14,6 +14,7 @@ mod large;
 mod links;
 mod plan;
 mod prune;
+mod shared;
 
 use std::path::{Path, PathBuf};
 
