@@ -1047,3 +1047,40 @@ fn what_cannot_be_set_is_no_reason_to_copy_a_file_of_a_snapshot_anew() {
         assert_eq!(inode(&first), inode(&second));
     }
 }
+
+/// As where it is written into.
+#[test]
+fn new_content_lends_no_rights_of_an_owner_who_wrote_it() {
+    let (folder, from, to) = folder();
+    fs::write(from.join("file"), "new").unwrap();
+    fs::write(&to, "old").unwrap();
+    for path in [folder.path(), &to] {
+        std::os::unix::fs::chown(path, Some(1001), Some(1001)).unwrap_or_default();
+    }
+    set_mode(&to, 0o6755);
+    if as_user(1001, || copied(&[&from.join("file")], &to, &plain()).failed) == Some(0) {
+        assert_eq!(fs::read(&to).unwrap(), b"new");
+        assert_eq!(mode(&to), 0o755);
+    }
+}
+
+#[test]
+fn what_may_not_be_read_keeps_its_list_and_the_loss_of_the_rest_is_told() {
+    if Command::new("setfacl").arg("--version").output().is_err() {
+        return skipped("there is no setfacl");
+    }
+    let (folder, from, to) = folder();
+    fs::write(from.join("file"), "new").unwrap();
+    fs::write(&to, "old").unwrap();
+    set_mode(&to, 0o600);
+    set_list(&to);
+    std::os::unix::fs::chown(folder.path(), Some(1002), None).unwrap_or_default();
+    let summary = as_user(1002, || copied(&[&from.join("file")], &to, &plain()));
+    let Some(summary) = summary else {
+        return;
+    };
+    let mut list = [0_u8; 256];
+    let size = rustix::fs::getxattr(&to, "system.posix_acl_access", &mut list[..]);
+    assert!(size.is_ok_and(|size| size > 0), "{summary:?}");
+    assert_eq!(summary.remarks.len(), 1, "{summary:?}");
+}

@@ -25,6 +25,8 @@ use crate::{
 const LARGE_BYTES: u64 = 64 << 20;
 /// Files up to this size go through memory: that is two calls.
 const SMALL_BYTES: u64 = 128 << 10;
+/// What is said where a file is replaced that this process may not read.
+const LOST_UNREAD: &str = "what else files that may not be read had besides their access lists";
 /// How often a file is read again because it changed meanwhile.
 const ATTEMPTS_MAX: usize = 2;
 
@@ -390,19 +392,23 @@ impl Copying<'_> {
         let withheld = owner.map_or(Mode::empty(), |owner| attempts.give(copy, owner));
         // What is replaced keeps what is its own, as where cp(1) writes into it.
         let own = replaced.filter(|_| !keep.mode && !keep.attributes);
-        let wanted = match own {
-            Some(_) => own_attributes(branch, item),
-            None => attempts
-                .note(self.kept_attributes(source))
-                .unwrap_or_default(),
+        let known = attempts.note(match own {
+            Some(_) => self.own_attributes(branch, item),
+            None => self.kept_attributes(source),
+        });
+        // Without its list nobody knows what the rights of a group are.
+        let withheld = match known {
+            Some(_) => withheld,
+            None => withheld | Mode::RWXG,
         };
+        let wanted = known.unwrap_or_default();
         if branch.data.hands_down && (keep.mode || own.is_some()) {
             attempts.note(local::remove_access_list(copy));
         }
         self.set_attributes(copy, &wanted, &Vec::new(), &mut attempts);
         let mode = match (keep.mode, replaced) {
             (true, _) => local::permissions(stat),
-            (false, Some(replaced)) => local::permissions(replaced),
+            (false, Some(replaced)) => local::after_writing(local::permissions(replaced)),
             (false, None) => Mode::from_raw_mode(stat.st_mode & 0o777 & !self.settings.umask),
         };
         attempts.note(local::set_mode(copy, mode.difference(withheld), &wanted));
@@ -412,11 +418,29 @@ impl Copying<'_> {
         attempts.end()
     }
 
+    /// The attributes of what a copy replaces, but those that vouch for its content: capabilities and signatures, which the
+    /// system takes from a file that is written to. Of what may not be read it is the access list.
+    fn own_attributes(
+        &self,
+        branch: &Branch,
+        item: &Item,
+    ) -> rustix::io::Result<local::Attributes> {
+        let mut own = match open_copy(branch, item) {
+            Err(Errno::ACCESS) => {
+                self.losses.tell(LOST_UNREAD);
+                list_of_copy(branch, item)?
+            }
+            copy => local::attributes(copy?)?,
+        };
+        own.retain(|(name, _)| !name.to_bytes().starts_with(b"security."));
+        Ok(own)
+    }
+
     /// The attributes of an open file that copies keep: a mode is nothing without its access list.
     pub(super) fn kept_attributes(&self, file: impl AsFd) -> rustix::io::Result<local::Attributes> {
         match self.settings.preserve {
             keep if keep.attributes => local::attributes(file),
-            keep if keep.mode => Ok(local::access_list(file)),
+            keep if keep.mode => local::access_list(file),
             _ => Ok(local::Attributes::new()),
         }
     }
@@ -430,7 +454,7 @@ impl Copying<'_> {
     ) -> io::Result<local::Attributes> {
         match self.settings.preserve.attributes {
             true => Ok(local::attributes(open_source(branch, item, stat)?.0)?),
-            false => Ok(Handle::of(&branch.data.source, &item.name)?.access_list_alone()),
+            false => Ok(Handle::of(&branch.data.source, &item.name)?.access_list_alone()?),
         }
     }
 
@@ -591,20 +615,9 @@ fn open_source(branch: &Branch, item: &Item, seen: &Stat) -> io::Result<(OwnedFd
     }
 }
 
-/// The attributes of what a copy replaces, but those that vouch for its content: capabilities and signatures, which the
-/// system takes from a file that is written to. Of what may not be read it is the access list.
-fn own_attributes(branch: &Branch, item: &Item) -> local::Attributes {
-    let mut own = match open_copy(branch, item).and_then(local::attributes) {
-        Ok(own) => own,
-        Err(_) => list_of_copy(branch, item).unwrap_or_default(),
-    };
-    own.retain(|(name, _)| !name.to_bytes().starts_with(b"security."));
-    own
-}
-
 fn list_of_copy(branch: &Branch, item: &Item) -> rustix::io::Result<local::Attributes> {
     let target = branch.data.target.as_ref().ok_or(Errno::NOENT)?;
-    Ok(Handle::of(target, item.target_name())?.access_list_alone())
+    Handle::of(target, item.target_name())?.access_list_alone()
 }
 
 pub(super) fn open_copy(branch: &Branch, item: &Item) -> rustix::io::Result<OwnedFd> {

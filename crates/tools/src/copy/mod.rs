@@ -15,6 +15,8 @@ mod links;
 mod plan;
 mod prune;
 mod shared;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use penstock_vfs::{FileKind, NewKind};
-use rustix::io::Errno;
+use rustix::{fs::Mode, io::Errno};
 
 use super::{
     job::{Branch, Direct, Item, UNDRESSED},
@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     copy::{Stays, Unchanged},
+    local,
     tree::{Content, Dress, Facts, LOST_LINKS, Source, Target, Written, Xattrs, was_taken},
 };
 
@@ -145,6 +146,7 @@ impl Direct<'_> {
         }
         let dressed = self
             .dress(&*item.found.file, facts, existing, &**target)
+            .map(|dress| self.after_writing(dress))
             .and_then(|dress| written.dress(&dress, &|kind| self.lose(kind)));
         written.finish()?;
         if self.settings.verify {
@@ -346,6 +348,21 @@ impl Direct<'_> {
             xattrs: keep.attributes.then(|| source.xattrs()).transpose()?,
             adds_xattrs: false,
         })
+    }
+
+    /// The same of a file that gets new content.
+    fn after_writing(&self, dress: Dress) -> Dress {
+        let after = |permissions: u16| {
+            let mode = Mode::from_raw_mode(permissions.into());
+            local::after_writing(mode).as_raw_mode() as u16
+        };
+        Dress {
+            permissions: match self.settings.preserve.mode {
+                true => dress.permissions,
+                false => dress.permissions.map(after),
+            },
+            ..dress
+        }
     }
 
     /// Takes out of `dress` what `existing` has already, so that nothing is asked for that changes nothing.

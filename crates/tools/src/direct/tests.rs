@@ -2,7 +2,7 @@ use std::{
     collections::BTreeMap,
     ffi::CString,
     fs,
-    os::unix::fs::{MetadataExt, symlink},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::Path,
     sync::Arc,
 };
@@ -307,4 +307,43 @@ fn update_leaves_what_is_newer_under_each_name_of_a_file() {
             assert_eq!(found, (FileKind::Regular, expected), "{edited}/{name}");
         }
     }
+}
+
+/// As where it is written into.
+#[test]
+fn new_content_lends_no_rights_of_an_owner_who_wrote_it() {
+    use rustix::process::{Gid, Uid};
+    if !local::is_root() {
+        return penstock_skips::skipped("only root becomes another user");
+    }
+    let bed = Bed::new();
+    let to = bed.folder.path().join("to");
+    for (name, content) in [("from", "new"), ("to", "old")] {
+        fs::write(bed.folder.path().join(name), content).unwrap();
+    }
+    assert_done(
+        &bed.copy(&bed.local("from"), &bed.volume("file"), &everything()),
+        1,
+    );
+    for path in [bed.folder.path(), &to] {
+        std::os::unix::fs::chown(path, Some(1001), Some(1001)).unwrap();
+    }
+    fs::set_permissions(&to, fs::Permissions::from_mode(0o6755)).unwrap();
+    let plain = Settings {
+        preserve: Preserve::NOTHING,
+        unchanged: Unchanged::Never,
+        ..everything()
+    };
+    let done = std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let (user, group) = (Uid::from_raw(1001), Gid::from_raw(1001));
+            rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+            bed.copy(&bed.volume("file"), &bed.local("to"), &plain)
+        });
+        other.join().unwrap()
+    });
+    assert_done(&done, 1);
+    assert_eq!(fs::read(&to).unwrap(), b"new");
+    assert_eq!(fs::metadata(&to).unwrap().mode() & 0o7777, 0o755);
 }

@@ -137,6 +137,16 @@ impl Attempts {
 /// Rights of its owner and its group, which a file lends to who runs it.
 pub(crate) const LENT: Mode = Mode::SUID.union(Mode::SGID);
 
+/// The rights of a file whose content this process replaces, as the system leaves them where it is written to.
+pub(crate) fn after_writing(mode: Mode) -> Mode {
+    let mut lent = Mode::SUID;
+    lent.set(Mode::SGID, mode.contains(Mode::XGRP));
+    match is_root() {
+        true => mode,
+        false => mode.difference(lent),
+    }
+}
+
 /// Gives an open file its owner. Who may not give files away keeps them, as with cp(1), and gets the group if
 /// that is possible. Returns those rights that the file must not lend then.
 pub(crate) fn give(file: impl AsFd, owner: (u32, u32)) -> rustix::io::Result<Mode> {
@@ -204,16 +214,15 @@ impl Handle {
 
     /// The list of who may use it, as the system has it; the only attribute that such files have.
     pub(crate) fn access_list(&self) -> Option<Vec<u8>> {
-        let mut list = vec![0; ATTRIBUTES_MAX];
-        let size = fs::getxattr(self.path(), ACCESS_LIST, &mut list[..]).ok()?;
-        list.truncate(size);
-        Some(list)
+        let list = self.access_list_alone().ok()?;
+        list.into_iter().next().map(|(_, list)| list)
     }
 
-    /// The same as the only attribute.
-    pub(crate) fn access_list_alone(&self) -> Attributes {
-        let list = self.access_list().into_iter();
-        list.map(|list| (ACCESS_LIST.to_owned(), list)).collect()
+    /// The same as an attribute. Fails if nobody knows whether there is one.
+    pub(crate) fn access_list_alone(&self) -> rustix::io::Result<Attributes> {
+        let mut list = vec![0; ATTRIBUTES_MAX];
+        let size = fs::getxattr(self.path(), ACCESS_LIST, &mut list[..]);
+        alone(size.map(|size| list[..size].to_vec()))
     }
 
     /// Sets the list.
@@ -292,11 +301,15 @@ fn value(file: impl AsFd, name: &CStr) -> rustix::io::Result<Vec<u8>> {
 }
 
 /// The access list of an open file as the only attribute; none where it has none.
-pub(crate) fn access_list(file: impl AsFd) -> Attributes {
-    let list = value(file, ACCESS_LIST).ok();
-    list.map(|list| (ACCESS_LIST.to_owned(), list))
-        .into_iter()
-        .collect()
+pub(crate) fn access_list(file: impl AsFd) -> rustix::io::Result<Attributes> {
+    alone(value(file, ACCESS_LIST))
+}
+
+fn alone(list: rustix::io::Result<Vec<u8>>) -> rustix::io::Result<Attributes> {
+    match list {
+        Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => Ok(Vec::new()),
+        list => Ok(vec![(ACCESS_LIST.to_owned(), list?)]),
+    }
 }
 
 /// Sets the mode of an open file that was given these attributes. The mode of a file with an access list has the list's

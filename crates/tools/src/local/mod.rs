@@ -14,8 +14,8 @@ pub(crate) use directory::{Directory, Entry, Place, c_string, kind_of, last_name
 pub use flush::flush;
 pub use metadata::FileId;
 pub(crate) use metadata::{
-    Attempts, Attributes, Handle, LENT, access_list, attributes, date_in, give, hands_down,
-    is_root, is_same_file, may_give_to, mode_with, modified, owner, permissions,
+    Attempts, Attributes, Handle, LENT, access_list, after_writing, attributes, date_in, give,
+    hands_down, is_root, is_same_file, may_give_to, mode_with, modified, owner, permissions,
     remove_access_list, set_attributes, set_mode, stat_of_kind, stat_of_same, times, would_change,
 };
 pub(crate) use temporary::{
