@@ -1,13 +1,14 @@
 use std::{
     collections::BTreeMap,
     ffi::CString,
-    fs,
+    fs, io,
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::Path,
     sync::Arc,
 };
 
-use penstock_vfs::{Detail, FileKind, Identity, OpenOptions};
+use bytes::Bytes;
+use penstock_vfs::{Attributes, Detail, FileKind, Identity, OpenOptions};
 use penstock_vfs_conformance::MemoryVolume;
 use tokio::runtime::{Builder, Runtime};
 
@@ -16,6 +17,7 @@ use crate::{
     Patterns, Threads,
     copy::{Preserve, Unchanged},
     local,
+    tree::{Content, Facts, Found, Listing, Source, Target, Xattrs, volume::VolumeTarget},
     volume::{VolumeDirectory, VolumeTree},
 };
 
@@ -346,4 +348,90 @@ fn new_content_lends_no_rights_of_an_owner_who_wrote_it() {
     assert_done(&done, 1);
     assert_eq!(fs::read(&to).unwrap(), b"new");
     assert_eq!(fs::metadata(&to).unwrap().mode() & 0o7777, 0o755);
+}
+
+/// A file that can be read once.
+#[derive(Debug)]
+struct ReadOnce {
+    facts: Facts,
+    error: io::ErrorKind,
+}
+
+struct Remembering(std::sync::atomic::AtomicUsize, io::ErrorKind);
+
+impl Source for ReadOnce {
+    fn facts(&self) -> io::Result<Facts> {
+        Ok(self.facts.clone())
+    }
+
+    fn listing(&self) -> io::Result<Box<dyn Listing>> {
+        Err(self.error.into())
+    }
+
+    fn read_link(&self) -> io::Result<Vec<u8>> {
+        Err(self.error.into())
+    }
+
+    fn xattrs(&self) -> io::Result<Xattrs> {
+        Ok(Vec::new())
+    }
+
+    fn open(&self) -> io::Result<Box<dyn Content>> {
+        Ok(Box::new(Remembering(0.into(), self.error)))
+    }
+}
+
+impl Content for Remembering {
+    fn read_at(&self, _offset: u64, _length: usize) -> io::Result<Bytes> {
+        match self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+            0 => Ok(Bytes::from_static(b"new")),
+            _ => Err(self.1.into()),
+        }
+    }
+
+    fn has_changed(&self, _seen: &Attributes) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+
+/// In a bucket it was removed, and what it had replaced was gone already.
+#[test]
+fn a_copy_that_could_not_be_verified_stays_and_is_told() {
+    for error in [io::ErrorKind::Interrupted, io::ErrorKind::Other] {
+        let bed = Bed::new();
+        let settings = everything();
+        let (report, stop) = (Report::default(), Stop::default());
+        let direct = Direct::new(&settings, &report, &stop);
+        let root = bed.tree.root().unwrap();
+        let target: Arc<dyn Target> = Arc::new(VolumeTarget {
+            directory: Arc::clone(&root),
+            keeps_metadata: true,
+        });
+        let mut facts = target.facts().unwrap();
+        let destination = facts.key();
+        facts.attributes.kind = FileKind::Regular;
+        facts.attributes.links = 1;
+        facts.attributes.size = 3;
+        let pair = job::Pair {
+            source: None,
+            target: Some(target),
+            is_fresh: true,
+            target_name: None,
+            destination,
+        };
+        let branch = crate::work::Node::new(None, c"from".to_owned(), pair);
+        let item = job::Item {
+            found: Found {
+                name: c"file".to_owned(),
+                is_directory: false,
+                file: Box::new(ReadOnce { facts, error }),
+            },
+            renamed: None,
+        };
+        direct.copy_file(&branch, &item).unwrap();
+        let summary = report.summary();
+        assert_eq!((summary.files, summary.failed), (1, 1), "{summary:?}");
+        assert!(summary.failures[0].contains("verify"), "{summary:?}");
+        assert_eq!(bed.listed()["/file"], (FileKind::Regular, 3));
+    }
 }
