@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+mod copies;
 mod support;
 
 use std::{
@@ -15,56 +16,13 @@ use std::{
     thread,
 };
 
+use copies::{Mounted, copied, folder, plain, restore, set_list};
 use penstock_skips::skipped;
 use penstock_tools::{
-    Patterns, Report, Stop, Summary, Threads,
-    copy::{Preserve, Settings, Unchanged, copy},
+    Report, Stop,
+    copy::{Settings, Unchanged, copy},
 };
-use support::{EVERYTHING, as_user, assert_same, fill};
-
-fn restore() -> Settings {
-    Settings {
-        recursive: true,
-        one_file_system: true,
-        preserve: Preserve::ALL,
-        unchanged: Unchanged::ByTime,
-        exact: true,
-        delete: false,
-        update: false,
-        dry_run: false,
-        verify: false,
-        exclude: Patterns::default(),
-        umask: 0o022,
-        threads: Threads::Fixed(8),
-    }
-}
-
-fn plain() -> Settings {
-    Settings {
-        recursive: false,
-        one_file_system: false,
-        preserve: Preserve::NOTHING,
-        unchanged: Unchanged::Never,
-        exact: false,
-        ..restore()
-    }
-}
-
-fn copied(sources: &[&Path], target: &Path, settings: &Settings) -> Summary {
-    let report = Report::default();
-    let sources: Vec<PathBuf> = sources.iter().map(|path| path.to_path_buf()).collect();
-    copy(&sources, target, settings, &report, &Stop::default());
-    report.summary()
-}
-
-/// A folder with a directory `from` in it, and the path `to`.
-fn folder() -> (tempfile::TempDir, PathBuf, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let from = folder.path().join("from");
-    fs::create_dir(&from).unwrap();
-    let to = folder.path().join("to");
-    (folder, from, to)
-}
+use support::{EVERYTHING, assert_same, fill};
 
 #[test]
 fn a_random_tree_arrives_identical_and_a_second_restore_copies_nothing() {
@@ -367,30 +325,6 @@ fn a_file_that_grows_while_it_is_read_is_told_and_a_next_run_sets_it_right() {
     });
     assert_eq!(copied(&[&from], &to, &restore()).failures, [""; 0]);
     assert_same(&from, &to);
-}
-
-/// Something mounted at a place, until it is dropped.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    /// What `mount` mounts there when it is told `what`.
-    fn new(place: &Path, what: &[&str]) -> Option<Self> {
-        let is_mounted = Command::new("mount")
-            .args(what)
-            .arg(place)
-            .status()
-            .is_ok_and(|status| status.success());
-        if !is_mounted {
-            skipped("nothing can be mounted here");
-        }
-        is_mounted.then(|| Self(place.to_path_buf()))
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
 }
 
 #[test]
@@ -793,15 +727,6 @@ fn a_new_directory_inherits_its_group_where_it_is_inherited() {
     assert_eq!([mode("from"), mode("from/sticky")], [0o2755, 0o3755]);
 }
 
-/// The list that lets user 1001 read and write, and the group of the file do nothing.
-fn set_list(path: &Path) {
-    let list = Command::new("setfacl")
-        .args(["-m", "u:1001:rw"])
-        .arg(path)
-        .status();
-    assert!(list.unwrap().success());
-}
-
 /// The bits of a group show the mask of a list: whoever got the mode without the list let the group write.
 #[test]
 fn a_group_gets_no_rights_from_a_list_that_is_not_kept() {
@@ -884,203 +809,4 @@ fn what_takes_the_place_of_a_program_has_none_of_its_capabilities() {
     assert_eq!(copied(&[&from.join("file")], &to, &plain()).failed, 0);
     assert_eq!(fs::read(&to).unwrap(), b"other");
     assert!(rustix::fs::getxattr(&to, name, &mut [0_u8; 64][..]).is_err());
-}
-
-fn mode(path: &Path) -> u32 {
-    fs::symlink_metadata(path).unwrap().mode() & 0o7777
-}
-
-fn recursive() -> Settings {
-    Settings {
-        recursive: true,
-        exact: true,
-        ..plain()
-    }
-}
-
-/// They were closed to all but their owner for good.
-#[test]
-fn directories_of_a_copy_that_was_cut_off_are_open_to_whom_they_are_for() {
-    let (_folder, from, to) = folder();
-    fs::create_dir(from.join("d")).unwrap();
-    fs::write(from.join("d/file"), "x").unwrap();
-    let stop = Stop::default();
-    let heard = stop.clone();
-    let report = Report::telling(Box::new(move |line| {
-        if line.contains("file") {
-            heard.set();
-        }
-    }));
-    copy(
-        std::slice::from_ref(&from),
-        &to,
-        &recursive(),
-        &report,
-        &stop,
-    );
-    for _ in 0..2 {
-        assert_eq!([mode(&to), mode(&to.join("d"))], [0o755; 2]);
-        assert_eq!(copied(&[&from], &to, &recursive()).failed, 0);
-    }
-}
-
-fn date(path: &Path, seconds: u64) {
-    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
-    fs::File::open(path).unwrap().set_modified(time).unwrap();
-}
-
-#[test]
-fn update_leaves_what_is_newer_under_each_name_of_a_file() {
-    let (folder, from, to) = folder();
-    let update = Settings {
-        update: true,
-        ..restore()
-    };
-    for name in ["a", "b", "c"] {
-        match name {
-            "a" => fs::write(from.join(name), "source").unwrap(),
-            _ => fs::hard_link(from.join("a"), from.join(name)).unwrap(),
-        }
-    }
-    date(&from.join("a"), 1000);
-    let inode = |path: PathBuf| fs::metadata(path).unwrap().ino();
-    for edited in ["a", "b"] {
-        fs::create_dir(&to).unwrap();
-        fs::write(to.join(edited), "edited").unwrap();
-        let summary = copied(&[&from], &to, &update);
-        assert_eq!((summary.failed, summary.files), (0, 2), "{summary:?}");
-        let others: Vec<_> = ["a", "b", "c"]
-            .into_iter()
-            .filter(|name| *name != edited)
-            .collect();
-        assert_eq!(fs::read(to.join(edited)).unwrap(), b"edited");
-        for name in &others {
-            assert_eq!(fs::read(to.join(name)).unwrap(), b"source", "{edited}");
-        }
-        assert_eq!(inode(to.join(others[0])), inode(to.join(others[1])));
-        // What is the same is linked to.
-        fs::remove_file(to.join(others[1])).unwrap();
-        assert_eq!(copied(&[&from], &to, &update).failed, 0);
-        assert_eq!(
-            inode(to.join(others[0])),
-            inode(to.join(others[1])),
-            "{edited}"
-        );
-        fs::remove_dir_all(&to).unwrap();
-    }
-    drop(folder);
-}
-
-fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-}
-
-/// A tree, its copy, and a snapshot of that by hard links.
-fn snapshot(of: &Path, to: &Path) {
-    fs::create_dir(to).unwrap();
-    for entry in fs::read_dir(of).unwrap() {
-        let entry = entry.unwrap();
-        fs::hard_link(entry.path(), to.join(entry.file_name())).unwrap();
-    }
-}
-
-#[test]
-fn no_mode_list_or_time_changes_under_the_other_names_of_a_copy() {
-    let (folder, from, first) = folder();
-    let second = folder.path().join("second");
-    let by_content = Settings {
-        unchanged: Unchanged::ByContent,
-        ..restore()
-    };
-    let list = |path: &Path| {
-        let _ = rustix::fs::setxattr(path, "user.kept", b"other", rustix::fs::XattrFlags::empty());
-    };
-    // Without how many names it has.
-    let described = |directory: &Path| {
-        let words = support::describe(directory)[&b"file"[..]].clone();
-        words.split(" first=").next().map(str::to_owned)
-    };
-    let changes: [(&dyn Fn(&Path), &Settings); 5] = [
-        (&|path| set_mode(path, 0o604), &restore()),
-        (&|path| set_mode(path, 0o4755), &restore()),
-        (&|path| date(path, 5000), &by_content),
-        (&list, &restore()),
-        (
-            &|path| std::os::unix::fs::chown(path, None, Some(1001)).unwrap(),
-            &restore(),
-        ),
-    ];
-    for (change, settings) in changes {
-        fs::write(from.join("file"), "content").unwrap();
-        set_mode(&from.join("file"), 0o644);
-        date(&from.join("file"), 1000);
-        assert_eq!(copied(&[&from], &first, &restore()).failed, 0);
-        snapshot(&first, &second);
-        let before = described(&first);
-        change(&from.join("file"));
-        assert_eq!(copied(&[&from], &second, settings).failed, 0);
-        assert_eq!(described(&first), before);
-        assert_eq!(described(&second), described(&from));
-        for directory in [&first, &second] {
-            fs::remove_dir_all(directory).unwrap();
-        }
-        fs::remove_file(from.join("file")).unwrap();
-    }
-}
-
-/// Who may not give a file its owner would copy it anew each time.
-#[test]
-fn what_cannot_be_set_is_no_reason_to_copy_a_file_of_a_snapshot_anew() {
-    let (folder, from, first) = folder();
-    let second = folder.path().join("second");
-    fs::write(from.join("file"), "content").unwrap();
-    set_mode(&from.join("file"), 0o4755);
-    std::os::unix::fs::chown(folder.path(), Some(1001), Some(1001)).unwrap_or_default();
-    let done = as_user(1001, || {
-        assert_eq!(copied(&[&from], &first, &restore()).failed, 0);
-        snapshot(&first, &second);
-        let summary = copied(&[&from], &second, &restore());
-        assert_eq!((summary.failed, summary.files), (0, 0), "{summary:?}");
-    });
-    if done.is_some() {
-        let inode = |path: &Path| fs::metadata(path.join("file")).unwrap().ino();
-        assert_eq!(inode(&first), inode(&second));
-    }
-}
-
-/// As where it is written into.
-#[test]
-fn new_content_lends_no_rights_of_an_owner_who_wrote_it() {
-    let (folder, from, to) = folder();
-    fs::write(from.join("file"), "new").unwrap();
-    fs::write(&to, "old").unwrap();
-    for path in [folder.path(), &to] {
-        std::os::unix::fs::chown(path, Some(1001), Some(1001)).unwrap_or_default();
-    }
-    set_mode(&to, 0o6755);
-    if as_user(1001, || copied(&[&from.join("file")], &to, &plain()).failed) == Some(0) {
-        assert_eq!(fs::read(&to).unwrap(), b"new");
-        assert_eq!(mode(&to), 0o755);
-    }
-}
-
-#[test]
-fn what_may_not_be_read_keeps_its_list_and_the_loss_of_the_rest_is_told() {
-    if Command::new("setfacl").arg("--version").output().is_err() {
-        return skipped("there is no setfacl");
-    }
-    let (folder, from, to) = folder();
-    fs::write(from.join("file"), "new").unwrap();
-    fs::write(&to, "old").unwrap();
-    set_mode(&to, 0o600);
-    set_list(&to);
-    std::os::unix::fs::chown(folder.path(), Some(1002), None).unwrap_or_default();
-    let summary = as_user(1002, || copied(&[&from.join("file")], &to, &plain()));
-    let Some(summary) = summary else {
-        return;
-    };
-    let mut list = [0_u8; 256];
-    let size = rustix::fs::getxattr(&to, "system.posix_acl_access", &mut list[..]);
-    assert!(size.is_ok_and(|size| size > 0), "{summary:?}");
-    assert_eq!(summary.remarks.len(), 1, "{summary:?}");
 }
