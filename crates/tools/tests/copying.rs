@@ -7,7 +7,6 @@ mod support;
 
 use std::{
     fs,
-    hash::{DefaultHasher, Hash, Hasher},
     io::{Seek, SeekFrom, Write},
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
@@ -16,7 +15,7 @@ use std::{
     thread,
 };
 
-use copies::{Mounted, copied, folder, plain, restore, set_list};
+use copies::{Mounted, copied, folder, name_on_its_way, plain, restore, set_list};
 use penstock_skips::skipped;
 use penstock_tools::{
     Report, Stop,
@@ -397,13 +396,6 @@ fn delete_leaves_what_patterns_name_also_in_directories_that_go() {
     fs::write(from.join("old"), "a file").unwrap();
     assert_eq!(copied(&[&from], &to, &mirror).failed, 1);
     assert!(to.join("old/a.keep").exists());
-}
-
-/// The name under which `name` is written.
-fn name_on_its_way(name: &str) -> String {
-    let mut hasher = DefaultHasher::new();
-    name.as_bytes().hash(&mut hasher);
-    format!(".parcp-{:016x}", hasher.finish())
 }
 
 #[test]

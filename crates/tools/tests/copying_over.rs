@@ -12,7 +12,9 @@ use std::{
     process::Command,
 };
 
-use copies::{copied, date, folder, mode, plain, recursive, restore, set_list, set_mode};
+use copies::{
+    copied, date, folder, mode, name_on_its_way, plain, recursive, restore, set_list, set_mode,
+};
 use penstock_skips::skipped;
 use penstock_tools::{
     Report, Stop,
@@ -196,4 +198,25 @@ fn what_may_not_be_read_keeps_its_list_and_the_loss_of_the_rest_is_told() {
     let size = rustix::fs::getxattr(&to, "system.posix_acl_access", &mut list[..]);
     assert!(size.is_ok_and(|size| size > 0), "{summary:?}");
     assert_eq!(summary.remarks.len(), 1, "{summary:?}");
+}
+
+/// A file of another user could not be locked and was taken for one that nobody writes.
+#[test]
+fn what_another_user_may_be_writing_is_not_taken_over() {
+    let (_folder, from, to) = folder();
+    fs::write(from.join("file"), "new").unwrap();
+    fs::create_dir(&to).unwrap();
+    let on_its_way = to.join(name_on_its_way("file"));
+    fs::write(&on_its_way, "half").unwrap();
+    set_mode(&on_its_way, 0o600);
+    set_mode(&to, 0o777);
+    for path in [to.parent().unwrap(), &from] {
+        set_mode(path, 0o755);
+    }
+    let Some(summary) = as_user(1001, || copied(&[&from.join("file")], &to, &plain())) else {
+        return;
+    };
+    assert_eq!(summary.failed, 1, "{summary:?}");
+    assert!(summary.failures[0].contains("another user"), "{summary:?}");
+    assert_eq!(fs::read(&on_its_way).unwrap(), b"half");
 }

@@ -4,6 +4,7 @@
 
 use std::{
     fs,
+    hash::{DefaultHasher, Hash, Hasher},
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::Command,
@@ -111,4 +112,11 @@ pub(crate) fn date(path: &Path, seconds: u64) {
 
 pub(crate) fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// The name under which `name` is written.
+pub(crate) fn name_on_its_way(name: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    name.as_bytes().hash(&mut hasher);
+    format!(".parcp-{:016x}", hasher.finish())
 }
