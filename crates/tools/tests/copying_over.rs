@@ -13,7 +13,8 @@ use std::{
 };
 
 use copies::{
-    copied, date, folder, mode, name_on_its_way, plain, recursive, restore, set_list, set_mode,
+    Mounted, copied, date, folder, mode, name_on_its_way, plain, recursive, restore, set_list,
+    set_mode,
 };
 use penstock_skips::skipped;
 use penstock_tools::{
@@ -219,4 +220,42 @@ fn what_another_user_may_be_writing_is_not_taken_over() {
     assert_eq!(summary.failed, 1, "{summary:?}");
     assert!(summary.failures[0].contains("another user"), "{summary:?}");
     assert_eq!(fs::read(&on_its_way).unwrap(), b"half");
+}
+
+/// Says whether a program could be run and did well.
+fn runs(program: &str, arguments: &[&str]) -> bool {
+    let output = Command::new(program).args(arguments).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn names_that_differ_in_case_alone_are_told_where_case_does_not_count() {
+    let (folder, from, _) = folder();
+    let [image, place] = ["image", "place"].map(|name| folder.path().join(name));
+    fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
+    fs::create_dir(&place).unwrap();
+    let made = ["-q", "-O", "casefold", "-E", "encoding=utf8"];
+    let image = image.to_str().unwrap();
+    if !runs("mkfs.ext4", &[&made[..], &[image]].concat()) {
+        return skipped("no file system without case can be made");
+    }
+    let Some(_mounted) = Mounted::new(&place, &["-o", "loop", image]) else {
+        return;
+    };
+    let to = place.join("to");
+    fs::create_dir(&to).unwrap();
+    if !runs("chattr", &["+F", to.to_str().unwrap()]) {
+        return skipped("case counts everywhere");
+    }
+    for name in ["file", "File"] {
+        fs::write(from.join(name), name).unwrap();
+    }
+    for name in ["directory", "Directory"] {
+        fs::create_dir(from.join(name)).unwrap();
+    }
+    // New, and over what is there.
+    for _ in 0..2 {
+        let summary = copied(&[&from], &to, &recursive());
+        assert_eq!(summary.failed, 2, "{summary:?}");
+    }
 }

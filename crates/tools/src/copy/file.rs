@@ -128,6 +128,9 @@ impl Copying<'_> {
             local::clear_way(target, item.target_name());
         }
         let existing = target.stat_if_any(item.target_name())?;
+        if let Some(existing) = &existing {
+            branch.data.made.check(existing)?;
+        }
         match existing.as_ref().map(kind_of) {
             Some(FileType::Directory)
                 if self.settings.delete
@@ -158,6 +161,7 @@ impl Copying<'_> {
             && let Some(stays) = self.may_stay(branch, item, stat, existing)?
         {
             self.report.unchanged.add(1);
+            branch.data.made.add_existing(existing);
             return Ok(match stays {
                 Stays::Same => Done::There,
                 Stays::Newer => Done::Other,
@@ -356,7 +360,8 @@ impl Copying<'_> {
             self.verify(source, &copy)?;
         }
         let dressed = self.dress((branch, item), (stat, existing), (source, &copy));
-        copy.publish(item.target_name())?;
+        let (name, made) = (item.target_name(), &branch.data.made);
+        made.add(copy.publish_over(name, existing.is_some(), &|there| made.check(there))?);
         self.report.files.add(1);
         if let Err(error) = dressed {
             self.fail(branch, &item.name, UNDRESSED, error.into());
@@ -515,7 +520,13 @@ impl Copying<'_> {
         if !is_taken && !branch.data.is_fresh && branch.data.left.is_none() {
             local::clear_way(target, name);
         }
-        Ok(local::make_under(target, (name, is_taken), make)?)
+        if !is_taken {
+            match make(name) {
+                Err(Errno::EXIST) => branch.data.made.check(&target.stat(name)?)?,
+                made => return Ok(made?),
+            }
+        }
+        Ok(local::make_under(target, (name, true), make)?)
     }
 
     /// Copies a link, a FIFO, a socket or a device. Says whether it had to be made.
@@ -549,6 +560,7 @@ impl Copying<'_> {
                 false => fs::mknodat(target, under, kind, mode, stat.st_rdev),
             })?;
         }
+        branch.data.made.add_existing(&target.stat(name)?);
         let kept = same_kind.filter(|_| is_same);
         if let Err(error) = self.dress_other(branch, item, stat, kept) {
             self.fail(branch, &item.name, UNDRESSED, error.into());

@@ -19,6 +19,7 @@ use super::{
     branch::{Branch, Item, Pair},
     large::Large,
     links::Links,
+    made::Made,
     prune,
 };
 use crate::{
@@ -136,6 +137,11 @@ impl<'a> Copying<'a> {
             None => (None, true),
             Some(above) => self.make_directory(above, name, &stat)?,
         };
+        if let Some(target) = &target {
+            let own = target.own_stat()?;
+            branch.data.made.check(&own)?;
+            branch.data.made.add_existing(&own);
+        }
         if is_fresh {
             self.report
                 .tell(|| format!("{}", branch.path_of(&item.name).display()));
@@ -152,6 +158,7 @@ impl<'a> Copying<'a> {
                 .is_some_and(|target| local::hands_down(target)),
             source,
             target,
+            made: Made::default(),
             stat: Some(stat),
             is_fresh,
             target_name: name.to_owned(),

@@ -5,13 +5,14 @@
 //! that was cut off is gone on with: what is there and the same stays.
 //!
 //! [`plan`] decides what becomes what and refuses what cannot be right, [`job`] walks, [`file`](mod@file) copies one file,
-//! [`links`] keeps several names of one file together, [`prune`] removes from a mirror what its source has not, [`shared`] leaves alone what copies share with others.
+//! [`links`] keeps several names of one file together, [`prune`] removes from a mirror what its source has not, [`made`] keeps two names apart that are one in the target, [`shared`] leaves alone what copies share with others.
 
 mod branch;
 mod file;
 mod job;
 mod large;
 mod links;
+mod made;
 mod plan;
 mod prune;
 mod shared;

@@ -64,6 +64,7 @@ impl Bed {
             stat: None,
             is_fresh,
             left: None,
+            made: made::Made::default(),
             hands_down: false,
             target_name: CString::default(),
             device: source.own_stat().unwrap().st_dev,
@@ -72,6 +73,14 @@ impl Bed {
             target: Some(target),
         };
         Node::new(None, c"from".to_owned(), pair)
+    }
+}
+
+/// A name, and what it is in the target.
+fn item_as(name: &str, renamed: &str) -> Item {
+    Item {
+        renamed: Some(CString::new(renamed).unwrap()),
+        ..item(name)
     }
 }
 
@@ -103,4 +112,91 @@ fn a_group_gets_no_rights_from_a_list_that_could_not_be_read() {
     assert_eq!(bed.report.failed(), 1, "{:?}", bed.report.summary());
     let mode = fs::metadata(bed.path("to/file")).unwrap().mode();
     assert_eq!(mode & 0o777, 0o604);
+}
+
+#[test]
+fn of_two_names_that_are_one_in_the_target_the_second_is_told() {
+    for is_fresh in [true, false] {
+        for kinds in ["ff", "fl", "lf", "ll", "dd"] {
+            let mut bed = Bed::new();
+            bed.settings.preserve = Preserve::ALL;
+            let names = ["A", "a"];
+            for (name, kind) in names.iter().zip(kinds.chars()) {
+                let path = bed.path("from").join(name);
+                match kind {
+                    'f' => fs::write(path, name).unwrap(),
+                    'l' => std::os::unix::fs::symlink(name, path).unwrap(),
+                    _ => fs::create_dir(path).unwrap(),
+                }
+            }
+            // In the target there is no other one.
+            if !is_fresh && kinds == "ff" {
+                fs::write(bed.path("to/a"), "old").unwrap();
+            }
+            let branch = bed.branch(is_fresh);
+            let copying = Copying::new(&bed.settings, &bed.report, &bed.stop);
+            let threads = bed.settings.threads;
+            Crew::run(&copying, threads, Order::Oldest, &bed.stop, |crew| {
+                for name in names {
+                    let item = item_as(name, "a");
+                    crew.submit(match kinds {
+                        "dd" => job::Task::Enter(branch.enter(), item),
+                        _ => job::Task::Files(branch.enter(), vec![item]),
+                    });
+                }
+            });
+            let summary = bed.report.summary();
+            assert_eq!(summary.failed, 1, "{kinds}: {summary:?}");
+            assert!(summary.failures[0].contains("same name"), "{summary:?}");
+            let there = bed.path("to/a");
+            match kinds.chars().next() {
+                Some('f') => assert_eq!(fs::read(there).unwrap(), b"A"),
+                Some('l') => assert_eq!(fs::read_link(there).unwrap(), PathBuf::from("A")),
+                _ => assert!(there.is_dir()),
+            }
+        }
+    }
+}
+
+/// Nothing that the copy made is in the way of another name of what was there.
+#[test]
+fn names_of_one_file_in_the_target_are_told_apart() {
+    let mut bed = Bed::new();
+    bed.settings.preserve = Preserve::ALL;
+    bed.settings.preserve.links = false;
+    bed.settings.unchanged = Unchanged::ByTime;
+    fs::write(bed.path("from/a"), "x").unwrap();
+    let branch = bed.branch(false);
+    let copying = Copying::new(&bed.settings, &bed.report, &bed.stop);
+    let copy = |name: &str| {
+        let items = vec![item(name)];
+        Crew::run(
+            &copying,
+            bed.settings.threads,
+            Order::Oldest,
+            &bed.stop,
+            |crew| {
+                crew.submit(job::Task::Files(branch.enter(), items));
+            },
+        );
+    };
+    copy("a");
+    let branch_of_next_run = bed.branch(false);
+    fs::hard_link(bed.path("to/a"), bed.path("to/b")).unwrap();
+    fs::write(bed.path("from/b"), "other").unwrap();
+    for name in ["a", "b"] {
+        Crew::run(
+            &copying,
+            bed.settings.threads,
+            Order::Oldest,
+            &bed.stop,
+            |crew| {
+                let task = job::Task::Files(branch_of_next_run.enter(), vec![item(name)]);
+                crew.submit(task);
+            },
+        );
+    }
+    assert_eq!(bed.report.summary().failures, [""; 0]);
+    assert_eq!(fs::read(bed.path("to/a")).unwrap(), b"x");
+    assert_eq!(fs::read(bed.path("to/b")).unwrap(), b"other");
 }

@@ -13,11 +13,11 @@ use std::{
 };
 
 use rustix::{
-    fs::{self, FlockOperation, Mode, OFlags},
+    fs::{self, FlockOperation, Mode, OFlags, RenameFlags, Stat},
     io::Errno,
 };
 
-use super::{Directory, flush, is_same_file};
+use super::{Directory, FileId, flush, is_same_file};
 
 /// What such names begin with.
 const BEGINNING: &[u8] = b".parcp-";
@@ -78,15 +78,39 @@ impl Temporary {
 
     /// Gives it its name, in the place of what has it. Nobody ever sees less than all of it.
     pub(crate) fn publish(mut self, name: &CStr) -> io::Result<()> {
-        flush(&self.file)?;
-        self.check_name().map_err(explained)?;
+        self.end()?;
         fs::renameat(&self.directory, &self.name, &self.directory, name)?;
         self.is_published = true;
         Ok(())
     }
 
+    /// The same only in the place of what may go, which is asked where the name is taken. Says which file it is.
+    pub(crate) fn publish_over(
+        mut self,
+        name: &CStr,
+        is_taken: bool,
+        may_go: &dyn Fn(&Stat) -> io::Result<()>,
+    ) -> io::Result<FileId> {
+        let own = self.end()?;
+        let directory = &*self.directory;
+        if is_taken || !rename_new(directory, &self.name, name)? {
+            if let Some(existing) = directory.stat_if_any(name)? {
+                may_go(&existing)?;
+            }
+            fs::renameat(directory, &self.name, directory, name)?;
+        }
+        self.is_published = true;
+        Ok(FileId::from(&own))
+    }
+
+    /// Ends what was written, and says which file it is.
+    fn end(&self) -> io::Result<Stat> {
+        flush(&self.file)?;
+        self.check_name().map_err(explained)
+    }
+
     /// Fails with `BUSY` if what has the name of a file on its way is not this one.
-    fn check_name(&self) -> rustix::io::Result<()> {
+    fn check_name(&self) -> rustix::io::Result<Stat> {
         check_name(&self.directory, &self.name, &self.file)
     }
 }
@@ -167,6 +191,14 @@ pub(crate) fn make_under(
     }
 }
 
+/// Renames to a name that is free. Says no where it is taken, and where the file system does not ask.
+fn rename_new(directory: &Directory, from: &CStr, to: &CStr) -> rustix::io::Result<bool> {
+    match fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
+        Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
+        renamed => renamed.map(|()| true),
+    }
+}
+
 fn create(directory: &Directory, name: &CStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
@@ -210,10 +242,10 @@ pub(crate) fn check_name(
     directory: &Directory,
     name: &CStr,
     file: &OwnedFd,
-) -> rustix::io::Result<()> {
+) -> rustix::io::Result<Stat> {
     let (own, named) = (fs::fstat(file)?, directory.stat_if_any(name)?);
     match named {
-        Some(named) if is_same_file(&named, &own) => Ok(()),
+        Some(named) if is_same_file(&named, &own) => Ok(own),
         _ => Err(Errno::BUSY),
     }
 }
