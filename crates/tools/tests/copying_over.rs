@@ -21,7 +21,7 @@ use penstock_tools::{
     Report, Stop,
     copy::{Settings, Unchanged, copy},
 };
-use support::as_user;
+use support::{as_user, assert_same};
 
 /// They were closed to all but their owner for good.
 #[test]
@@ -258,4 +258,26 @@ fn names_that_differ_in_case_alone_are_told_where_case_does_not_count() {
         let summary = copied(&[&from], &to, &recursive());
         assert_eq!(summary.failed, 2, "{summary:?}");
     }
+}
+
+/// It was opened by the mode that the source has now.
+#[test]
+fn a_directory_that_a_copy_closed_is_written_into_when_its_source_was_opened() {
+    let (folder, from, to) = folder();
+    fs::create_dir(from.join("d")).unwrap();
+    fs::write(from.join("d/one"), "one").unwrap();
+    for path in ["from/d/one", "from/d", "from", ""] {
+        let path = folder.path().join(path);
+        std::os::unix::fs::chown(path, Some(1001), Some(1001)).unwrap_or_default();
+    }
+    set_mode(&from.join("d"), 0o555);
+    as_user(1001, || {
+        assert_eq!(copied(&[&from], &to, &restore()).failed, 0);
+        assert_eq!(mode(&to.join("d")), 0o555);
+        set_mode(&from.join("d"), 0o755);
+        fs::write(from.join("d/two"), "two").unwrap();
+        let second = copied(&[&from], &to, &restore());
+        assert_eq!(second.failures, [""; 0]);
+        assert_same(&from, &to);
+    });
 }

@@ -188,7 +188,7 @@ impl<'a> Copying<'a> {
         }
         match above.open_in(name) {
             Ok(existing) => {
-                self.let_in(&existing, stat)?;
+                self.let_in(&existing)?;
                 Ok((Some(existing), false))
             }
             Err(Errno::LOOP | Errno::NOTDIR) if self.settings.delete => {
@@ -205,12 +205,15 @@ impl<'a> Copying<'a> {
     }
 
     /// Lets this process write into a directory that an earlier copy closed.
-    fn let_in(&self, existing: &Directory, stat: &Stat) -> rustix::io::Result<()> {
-        let wanted = Mode::from_raw_mode(stat.st_mode & 0o7777);
-        if self.settings.preserve.mode && !wanted.contains(Mode::RWXU) && !local::is_root() {
-            fs::fchmod(existing, wanted | Mode::RWXU)?;
+    fn let_in(&self, existing: &Directory) -> rustix::io::Result<()> {
+        if !self.settings.preserve.mode || local::is_root() {
+            return Ok(());
         }
-        Ok(())
+        let mode = local::permissions(&existing.own_stat()?);
+        match mode.contains(Mode::RWXU) {
+            true => Ok(()),
+            false => fs::fchmod(existing, mode | Mode::RWXU),
+        }
     }
 
     fn list(&self, branch: Branch, crew: &Crew<Task>) {

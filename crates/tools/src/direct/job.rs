@@ -228,7 +228,7 @@ impl<'a> Direct<'a> {
         match existing.map(|existing| existing.attributes.kind) {
             Some(FileKind::Directory) => {
                 let existing = above.open_in(name)?;
-                self.let_in(&*existing, source)?;
+                self.let_in(&*existing)?;
                 return Ok((Some(existing), false));
             }
             Some(_) if !self.settings.delete => {
@@ -249,16 +249,16 @@ impl<'a> Direct<'a> {
     }
 
     /// Lets this process write into a directory that an earlier copy closed.
-    fn let_in(&self, existing: &dyn Target, source: &Facts) -> io::Result<()> {
-        let wanted = source.attributes.permissions;
+    fn let_in(&self, existing: &dyn Target) -> io::Result<()> {
         if self.settings.dry_run || !self.settings.preserve.mode || is_root() {
             return Ok(());
         }
-        if wanted & 0o700 == 0o700 || !existing.keeps().metadata {
+        let permissions = existing.facts()?.attributes.permissions;
+        if permissions & 0o700 == 0o700 || !existing.keeps().metadata {
             return Ok(());
         }
         let dress = Dress {
-            permissions: Some(wanted | 0o700),
+            permissions: Some(permissions | 0o700),
             ..Dress::default()
         };
         existing.dress(&dress, &|kind| self.lose(kind))

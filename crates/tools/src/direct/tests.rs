@@ -8,8 +8,10 @@ use std::{
 };
 
 use bytes::Bytes;
+use penstock_skips::skipped;
 use penstock_vfs::{Attributes, Detail, FileKind, Identity, OpenOptions};
 use penstock_vfs_conformance::MemoryVolume;
+use rustix::process::{Gid, Uid};
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
@@ -84,6 +86,19 @@ impl Bed {
         list("", &self.tree.root().unwrap(), &mut all);
         all
     }
+}
+
+/// Does something as user 1001, and so do the threads that are begun there.
+fn as_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let (user, group) = (Uid::from_raw(1001), Gid::from_raw(1001));
+            rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+            work()
+        });
+        other.join().unwrap()
+    })
 }
 
 fn list(path: &str, directory: &Arc<VolumeDirectory>, all: &mut BTreeMap<String, (FileKind, u64)>) {
@@ -314,9 +329,8 @@ fn update_leaves_what_is_newer_under_each_name_of_a_file() {
 /// As where it is written into.
 #[test]
 fn new_content_lends_no_rights_of_an_owner_who_wrote_it() {
-    use rustix::process::{Gid, Uid};
     if !local::is_root() {
-        return penstock_skips::skipped("only root becomes another user");
+        return skipped("only root becomes another user");
     }
     let bed = Bed::new();
     let to = bed.folder.path().join("to");
@@ -336,15 +350,7 @@ fn new_content_lends_no_rights_of_an_owner_who_wrote_it() {
         unchanged: Unchanged::Never,
         ..everything()
     };
-    let done = std::thread::scope(|scope| {
-        let other = scope.spawn(|| {
-            let (user, group) = (Uid::from_raw(1001), Gid::from_raw(1001));
-            rustix::thread::set_thread_res_gid(group, group, group).unwrap();
-            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
-            bed.copy(&bed.volume("file"), &bed.local("to"), &plain)
-        });
-        other.join().unwrap()
-    });
+    let done = as_user(|| bed.copy(&bed.volume("file"), &bed.local("to"), &plain));
     assert_done(&done, 1);
     assert_eq!(fs::read(&to).unwrap(), b"new");
     assert_eq!(fs::metadata(&to).unwrap().mode() & 0o7777, 0o755);
@@ -433,5 +439,30 @@ fn a_copy_that_could_not_be_verified_stays_and_is_told() {
         assert_eq!((summary.files, summary.failed), (1, 1), "{summary:?}");
         assert!(summary.failures[0].contains("verify"), "{summary:?}");
         assert_eq!(bed.listed()["/file"], (FileKind::Regular, 3));
+    }
+}
+
+/// It was opened by the mode that the source has now.
+#[test]
+fn a_directory_that_a_copy_closed_is_written_into_when_its_source_was_opened() {
+    if !local::is_root() {
+        return skipped("only root becomes another user");
+    }
+    let bed = Bed::new();
+    let (source, copy) = (bed.folder.path().join("a"), bed.folder.path().join("copy"));
+    fs::create_dir(&source).unwrap();
+    for path in [bed.folder.path(), &source] {
+        std::os::unix::fs::chown(path, Some(1001), Some(1001)).unwrap();
+    }
+    for (name, mode) in [("one", 0o555), ("two", 0o755)] {
+        fs::write(source.join(name), name).unwrap();
+        fs::set_permissions(&source, fs::Permissions::from_mode(mode)).unwrap();
+        assert_done(
+            &bed.copy(&bed.local("a"), &bed.volume("a"), &everything()),
+            1,
+        );
+        let done = as_user(|| bed.copy(&bed.volume("a"), &bed.local("copy"), &everything()));
+        assert_done(&done, 1);
+        assert_eq!(fs::metadata(&copy).unwrap().mode() & 0o7777, mode);
     }
 }
