@@ -19,5 +19,5 @@ pub(crate) use metadata::{
     remove_access_list, set_attributes, set_mode, stat_of_kind, stat_of_same, times, would_change,
 };
 pub(crate) use temporary::{
-    Temporary, clear_way, is_temporary, left_in, make_under, temporary_name,
+    Temporary, check_name, clear_way, is_temporary, left_in, make_under, temporary_name,
 };

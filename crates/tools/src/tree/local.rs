@@ -21,8 +21,8 @@ use super::{
 };
 use crate::{
     local::{
-        self, Attempts, Directory, Handle, Temporary, c_string, clear_way, kind_of, make_under,
-        read_fully, stat_of_same, write_fully,
+        self, Attempts, Directory, Handle, Temporary, c_string, check_name, clear_way, kind_of,
+        make_under, read_fully, stat_of_same, write_fully,
     },
     volume::errno_of,
 };
@@ -400,7 +400,8 @@ impl Written for LocalNew {
 
 impl Drop for LocalNew {
     fn drop(&mut self) {
-        if !self.is_published {
+        // What took its place is another's.
+        if !self.is_published && check_name(&self.directory, &self.name, &self.file).is_ok() {
             let _ = self.directory.remove_file(&self.name);
         }
     }
@@ -499,6 +500,20 @@ fn timestamps((accessed, modified): (SystemTime, SystemTime)) -> Timestamps {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_does_not_become_whole_takes_none_with_it_that_replaced_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = LocalTarget(Directory::open(folder.path()).unwrap());
+        let cut_off = target.begin(c"file", true).unwrap();
+        let other = target.begin(c"file", true).unwrap();
+        other.write_at(0, Bytes::from_static(b"whole")).unwrap();
+        other.publish().unwrap();
+        drop(cut_off);
+        assert!(target.find(c"file").unwrap().is_some());
+        drop(target.begin(c"alone", true).unwrap());
+        assert!(target.find(c"alone").unwrap().is_none());
+    }
 
     #[test]
     fn times_before_1970_come_back_as_they_were() {
