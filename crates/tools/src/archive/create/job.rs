@@ -3,7 +3,11 @@
 use std::{
     io,
     os::fd::OwnedFd,
-    sync::{Arc, mpsc::SyncSender},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::SyncSender,
+    },
     time::SystemTime,
 };
 
@@ -108,6 +112,8 @@ pub(super) struct Large {
     file: Arc<Opened>,
     path: Vec<u8>,
     pub(super) ranges: Vec<(u64, u64)>,
+    /// It held less than it had said.
+    is_short: AtomicBool,
 }
 
 impl Large {
@@ -116,12 +122,13 @@ impl Large {
             file: Arc::clone(&self.file),
             path: self.path.clone(),
             ranges: vec![(0, self.file.size())],
+            is_short: AtomicBool::new(false),
         }
     }
 
-    /// Notes if it changed since it was looked at first.
+    /// Notes if it changed since it was looked at first, or held less than it had said.
     pub(super) fn look_again(&self, report: &Report) {
-        if self.file.has_changed() {
+        if self.is_short.load(Ordering::Relaxed) || self.file.has_changed() {
             report.note_change(as_path(&self.path));
         }
     }
@@ -285,6 +292,7 @@ impl<'a> Reading<'a> {
             file: Arc::new(file),
             path: path.to_vec(),
             ranges,
+            is_short: AtomicBool::new(false),
         };
         if member.stored() > SMALL_BYTES {
             return Content::Large(Arc::new(large));
@@ -300,10 +308,14 @@ impl<'a> Reading<'a> {
         Content::Small(bytes)
     }
 
-    /// Reads a piece of a file. What is not there any more is zeros: the header has said how much comes.
+    /// Reads a piece of a file. What is not there is zeros: the header has said how much comes.
     fn piece(&self, large: &Large, offset: u64, buffer: &mut [u8]) {
         match large.file.read(buffer, offset) {
-            Ok(count) => buffer[count..].fill(0),
+            Ok(count) => {
+                buffer[count..].fill(0);
+                let is_short = count < buffer.len();
+                large.is_short.fetch_or(is_short, Ordering::Relaxed);
+            }
             Err(error) => {
                 buffer.fill(0);
                 self.report
