@@ -294,12 +294,17 @@ fn a_member_with_the_name_of_a_neighbour_on_its_way_is_refused() {
     let to = tempfile::tempdir().unwrap();
     let archive = made(&[
         (".parcp-0123456789abcdef", b'0', "", b"x"),
+        (".parcp-0123456789abcdef/below", b'0', "", b"x"),
         ("file", b'0', "", b"content"),
+        ("link", b'1', ".parcp-0123456789abcdef", b""),
     ]);
+    fs::write(to.path().join(".parcp-0123456789abcdef"), "half").unwrap();
     let summary = extracted(&archive, to.path(), &extracting());
-    assert_eq!(summary.failed, 1, "{summary:?}");
-    assert!(summary.failures[0].contains("on their way"), "{summary:?}");
-    assert_eq!(fs::read_dir(to.path()).unwrap().count(), 1);
+    assert_eq!(summary.failed, 3, "{summary:?}");
+    for failure in &summary.failures {
+        assert!(failure.contains("on their way"), "{failure}");
+    }
+    assert_eq!(fs::read_dir(to.path()).unwrap().count(), 2);
 }
 
 /// They were closed to all but their owner for good.

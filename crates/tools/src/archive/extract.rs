@@ -214,6 +214,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             // What was left away.
             return Ok(());
         };
+        names::check(parts).map_err(Failed::refused)?;
         self.account(&member)?;
         self.report
             .tell(|| String::from_utf8_lossy(&name).into_owned());
@@ -231,9 +232,6 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             directory: self.places.directory(above).map_err(Failed::system)?,
             name: c_string(last).map_err(Failed::system)?,
         };
-        self.places
-            .check_name(&place.name)
-            .map_err(Failed::system)?;
         match member.kind {
             Kind::File => self.file(self.begin(place, path, &member), member),
             Kind::HardLink => self.hard_link(place, path, &member),
@@ -304,7 +302,6 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             .ok_or(Failed::refused("it has no name"))?;
         let above = self.places.directory(above).map_err(Failed::system)?;
         let name = c_string(last).map_err(Failed::system)?;
-        self.places.check_name(&name).map_err(Failed::system)?;
         let make = || above.make_directory(&name, CLOSED);
         let made = match make() {
             Err(error) if was_taken(&error) && !self.settings.keep && is_file(&*above, &name) => {
@@ -399,9 +396,10 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
     }
 
     fn hard_link(&mut self, place: Named, path: Vec<u8>, member: &Member) -> Result<(), Failed> {
-        let link = names::parts(&member.link)
-            .map_err(|why| Failed::Member(format!("what it links to is refused: {why}")))?;
+        let refused = |why| Failed::Member(format!("what it links to is refused: {why}"));
+        let link = names::parts(&member.link).map_err(refused)?;
         let link = link.get(self.settings.strip..).unwrap_or_default();
+        names::check(link).map_err(refused)?;
         let (last, above) = link
             .split_last()
             .ok_or(Failed::refused("it links to nothing"))?;

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::{
     direct::Place,
-    local::{Directory, c_string, is_temporary},
+    local::{Directory, c_string},
     tree::{Target, local::LocalTarget, was_taken},
     volume::errno_of,
 };
@@ -120,14 +120,6 @@ impl Places {
     /// Forgets what is at a path, and below it: it becomes something else.
     pub(super) fn forget(&mut self, path: &[u8]) {
         self.open.remove(path);
-    }
-
-    /// Refuses a name under which a neighbour may be written.
-    pub(super) fn check_name(&self, name: &CStr) -> io::Result<()> {
-        match is_temporary(name) {
-            false => Ok(()),
-            true => Err(io::Error::other("files on their way have such names")),
-        }
     }
 }
 

@@ -78,7 +78,7 @@ impl Item {
 
     /// Refuses a name under which a neighbour of the copy may be written.
     pub(super) fn check_name(&self) -> io::Result<()> {
-        match is_temporary(self.target_name()) {
+        match is_temporary(self.target_name().to_bytes()) {
             false => Ok(()),
             true => Err(io::Error::other(
                 "copies on their way have such names: rename it, or remove what a copy left that was cut off",

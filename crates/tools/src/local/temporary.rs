@@ -37,8 +37,8 @@ pub(crate) fn temporary_name(name: &CStr) -> CString {
 }
 
 /// Whether a file could be written under this name that will get another one.
-pub(crate) fn is_temporary(name: &CStr) -> bool {
-    let digits = name.to_bytes().strip_prefix(BEGINNING);
+pub(crate) fn is_temporary(name: &[u8]) -> bool {
+    let digits = name.strip_prefix(BEGINNING);
     digits.is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn left_in(directory: &Directory) -> rustix::io::Result<HashSet<CStri
             return Ok(left);
         }
         let names = page.into_iter().map(|entry| entry.name);
-        left.extend(names.filter(|name| is_temporary(name)));
+        left.extend(names.filter(|name| is_temporary(name.to_bytes())));
     }
 }
 
