@@ -281,3 +281,26 @@ fn a_directory_that_a_copy_closed_is_written_into_when_its_source_was_opened() {
         assert_same(&from, &to);
     });
 }
+
+/// A second line said that a directory has the name of the copy.
+#[test]
+fn a_directory_that_could_not_be_removed_is_told_once() {
+    let (folder, from, to) = folder();
+    fs::write(from.join("name"), "a file").unwrap();
+    fs::create_dir_all(to.join("name")).unwrap();
+    for file in [folder.path().join("outside"), to.join("name/held")] {
+        fs::write(file, "x").unwrap();
+    }
+    let outside = folder.path().join("outside");
+    let bound = ["--bind", outside.to_str().unwrap()];
+    let Some(_mounted) = Mounted::new(&to.join("name/held"), &bound) else {
+        return;
+    };
+    let mirror = Settings {
+        delete: true,
+        ..restore()
+    };
+    let summary = copied(&[&from], &to, &mirror);
+    assert_eq!(summary.failed, 1, "{summary:?}");
+    assert!(summary.failures[0].contains("name/held"), "{summary:?}");
+}

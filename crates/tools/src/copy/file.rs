@@ -10,6 +10,7 @@ use rustix::{
 use super::{
     Stays, Unchanged,
     branch::{Branch, Item, Spot},
+    in_the_way,
     job::{Copying, Task, UNDRESSED, is_regular},
     large::Large,
     links::Turn,
@@ -132,15 +133,13 @@ impl Copying<'_> {
             branch.data.made.check(existing)?;
         }
         match existing.as_ref().map(kind_of) {
-            Some(FileType::Directory)
-                if self.settings.delete
-                    && (self.settings.dry_run
-                        || remove_tree(self, branch, target, item.target_name())?) =>
-            {
-                Ok(None)
-            }
+            Some(FileType::Directory) if !self.settings.delete => Err(in_the_way()),
+            Some(FileType::Directory) if self.settings.dry_run => Ok(None),
             Some(FileType::Directory) => {
-                Err(io::Error::other("a directory has the name of the copy"))
+                match remove_tree(self, branch, target, item.target_name())? {
+                    None => Ok(None),
+                    Some(kept) => Err(kept.into()),
+                }
             }
             Some(FileType::RegularFile | FileType::Symlink) | None => Ok(existing),
             Some(_) if self.settings.recursive => Ok(existing),

@@ -20,7 +20,7 @@ use super::{
     large::Large,
     links::Links,
     made::Made,
-    prune,
+    prune, was_told,
 };
 use crate::{
     Report, Stop,
@@ -281,7 +281,8 @@ impl<'a> Copying<'a> {
     /// Notes that `item` could not be copied.
     pub(super) fn fail_to_copy(&self, branch: &Branch, item: &Item, error: io::Error) {
         // An end on request is no failure.
-        if !(self.stop.is_set() && error.kind() == io::ErrorKind::Interrupted) {
+        let is_ended = self.stop.is_set() && error.kind() == io::ErrorKind::Interrupted;
+        if !is_ended && !was_told(&error) {
             self.fail(branch, &item.name, "cannot copy", error);
         }
     }

@@ -19,7 +19,10 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     Patterns, Report, Stop, Threads,
@@ -80,6 +83,42 @@ pub(crate) enum Stays {
     Same,
     /// It is newer, whatever it has.
     Newer,
+}
+
+/// Why something stays of a directory that was to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kept {
+    /// Patterns name it.
+    LeftOut,
+    /// It could not be removed, which was told.
+    Told,
+}
+
+impl From<Kept> for io::Error {
+    /// Why nothing takes the place of the directory.
+    fn from(kept: Kept) -> Self {
+        match kept {
+            Kept::LeftOut => in_the_way(),
+            Kept::Told => Self::other(ToldBefore),
+        }
+    }
+}
+
+/// A directory is where a file is to be, and stays.
+pub(crate) fn in_the_way() -> io::Error {
+    io::Error::other("a directory has the name of the copy")
+}
+
+/// A failure of which a line says more.
+#[derive(Debug, thiserror::Error)]
+#[error("it was told before")]
+struct ToldBefore;
+
+/// Whether another line tells of a failure.
+pub(crate) fn was_told(error: &io::Error) -> bool {
+    error
+        .get_ref()
+        .is_some_and(|inner| inner.is::<ToldBefore>())
 }
 
 /// How a copy is made.

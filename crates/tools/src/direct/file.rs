@@ -14,7 +14,7 @@ use super::{
     prune::remove_tree,
 };
 use crate::{
-    copy::{Stays, Unchanged},
+    copy::{Stays, Unchanged, in_the_way},
     local,
     tree::{Content, Dress, Facts, LOST_LINKS, Source, Target, Written, Xattrs, was_taken},
 };
@@ -100,15 +100,13 @@ impl Direct<'_> {
         };
         let existing = target.find(item.target_name())?;
         match existing.as_ref().map(|existing| existing.attributes.kind) {
-            Some(FileKind::Directory)
-                if self.settings.delete
-                    && (self.settings.dry_run
-                        || remove_tree(self, branch, target, item.target_name())?) =>
-            {
-                Ok(None)
-            }
+            Some(FileKind::Directory) if !self.settings.delete => Err(in_the_way()),
+            Some(FileKind::Directory) if self.settings.dry_run => Ok(None),
             Some(FileKind::Directory) => {
-                Err(io::Error::other("a directory has the name of the copy"))
+                match remove_tree(self, branch, target, item.target_name())? {
+                    None => Ok(None),
+                    Some(kept) => Err(kept.into()),
+                }
             }
             Some(FileKind::Special(_)) if !self.settings.recursive => Err(io::Error::other(
                 "what has the name of the copy is no file and is not replaced",

@@ -15,7 +15,7 @@ use penstock_vfs::FileKind;
 use super::{links::Links, patience::Patience, prune};
 use crate::{
     Report, Stop,
-    copy::Settings,
+    copy::{Settings, was_told},
     local::{is_root, is_temporary},
     tree::{Dress, Facts, FileKey, Found, Listing, Losses, Source, Target, was_taken},
     work::{self, Crew, Job, Node, Place},
@@ -335,7 +335,8 @@ impl<'a> Direct<'a> {
             let begun = clock::now();
             if let Err(error) = self.copy_file(&branch, item) {
                 // An end on request is no failure.
-                if !(self.stop.is_set() && error.kind() == io::ErrorKind::Interrupted) {
+                let is_ended = self.stop.is_set() && error.kind() == io::ErrorKind::Interrupted;
+                if !is_ended && !was_told(&error) {
                     let is_dead = self.is_dead(&error, begun);
                     self.fail(&branch, item.name(), "cannot copy", error);
                     self.give_up(is_dead);
