@@ -59,7 +59,8 @@ impl Copying<'_> {
         if !self.settings.preserve.links || stat.st_nlink < 2 {
             return self.copy_one(branch, item, &stat, crew).map(drop);
         }
-        match self.links.meet(&stat, branch, item) {
+        let origin = branch.data.source.origin(&item.name, &stat)?;
+        match self.links.meet((&stat, origin), branch, item) {
             Turn::Wait => Ok(()),
             Turn::Link(spot) => self.link(branch, item, &stat, &spot),
             Turn::Copy => {

@@ -13,7 +13,7 @@ use super::{
     branch::{Branch, Item, Spot},
     file::is_same_version,
 };
-use crate::local::FileId;
+use crate::local::{FileId, Origin};
 
 /// Files with several names that are being copied.
 #[derive(Debug, Default)]
@@ -21,8 +21,9 @@ pub(super) struct Links(Mutex<HashMap<FileId, Link>>);
 
 #[derive(Debug)]
 struct Link {
-    /// What was met first. Another file with its number has another size or time.
+    /// What was met first. Another file with its number has another size or time, or was made at another time.
     first: Stat,
+    origin: Origin,
     /// Names that were not met yet.
     left: u64,
     state: State,
@@ -49,17 +50,24 @@ pub(super) enum Turn {
 
 impl Links {
     /// Meets a name of the file that `stat` describes.
-    pub(super) fn meet(&self, stat: &Stat, branch: &Branch, item: &Item) -> Turn {
+    pub(super) fn meet(
+        &self,
+        (stat, origin): (&Stat, Origin),
+        branch: &Branch,
+        item: &Item,
+    ) -> Turn {
         let mut table = self.0.lock();
         let key = FileId::from(stat);
         let known = table.get_mut(&key);
         // One that is being copied is open, which keeps its number.
         let same = known.filter(|link| {
-            is_same_version(&link.first, stat) || matches!(link.state, State::Copying(_))
+            let is_same = link.origin == origin && is_same_version(&link.first, stat);
+            is_same || matches!(link.state, State::Copying(_))
         });
         let Some(link) = same else {
             let link = Link {
                 first: *stat,
+                origin,
                 left: stat.st_nlink - 1,
                 state: State::Copying(Vec::new()),
             };

@@ -103,7 +103,7 @@ pub(crate) fn stat_of_kind(stat: Stat, seen: FileType) -> io::Result<Stat> {
     }
 }
 
-fn another() -> io::Error {
+pub(crate) fn another() -> io::Error {
     io::Error::other("another file got its name just now; try again")
 }
 

@@ -10,7 +10,7 @@ mod temporary;
 pub(crate) use content::{
     Segments, copy_range, is_equal, is_on_fuse, read_fully, set_size, write_fully,
 };
-pub(crate) use directory::{Directory, Entry, Place, c_string, kind_of, last_name};
+pub(crate) use directory::{Directory, Entry, Origin, Place, c_string, kind_of, last_name};
 pub use flush::flush;
 pub use metadata::FileId;
 pub(crate) use metadata::{

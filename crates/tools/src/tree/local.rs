@@ -47,7 +47,11 @@ impl LocalSource {
 
 impl Source for LocalSource {
     fn facts(&self) -> io::Result<Facts> {
-        Ok(facts(&self.directory.stat(&self.name)?))
+        facts_of(
+            &self.directory,
+            &self.name,
+            &self.directory.stat(&self.name)?,
+        )
     }
 
     fn listing(&self) -> io::Result<Box<dyn Listing>> {
@@ -434,6 +438,15 @@ fn dress_open(file: impl AsFd, dress: &Dress, lost: Lost<'_>) -> io::Result<()> 
     Ok(attempts.end()?)
 }
 
+/// What the system says of a file; of one with several names also what tells it from another one that gets its number.
+pub(crate) fn facts_of(directory: &Directory, name: &CStr, stat: &Stat) -> io::Result<Facts> {
+    let mut facts = facts(stat);
+    if facts.attributes.kind != FileKind::Directory && facts.attributes.links > 1 {
+        facts.attributes.generation = directory.origin(name, stat)?.generation();
+    }
+    Ok(facts)
+}
+
 /// What the system says of a file.
 pub(crate) fn facts(stat: &Stat) -> Facts {
     let device = Device(u32::try_from(stat.st_rdev).unwrap_or(u32::MAX));
@@ -513,6 +526,30 @@ mod tests {
         assert!(target.find(c"file").unwrap().is_some());
         drop(target.begin(c"alone", true).unwrap());
         assert!(target.find(c"alone").unwrap().is_none());
+    }
+
+    #[test]
+    fn another_file_with_the_number_of_one_before_has_another_generation() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::open(folder.path()).unwrap();
+        let made = || {
+            for name in ["one", "other"] {
+                let _ = std::fs::remove_file(folder.path().join(name));
+            }
+            std::fs::write(folder.path().join("one"), "x").unwrap();
+            std::fs::hard_link(folder.path().join("one"), folder.path().join("other")).unwrap();
+            let source = |name: &CStr| LocalSource {
+                directory: Arc::clone(&directory),
+                name: name.to_owned(),
+            };
+            let facts = [c"one", c"other"].map(|name| source(name).facts().unwrap());
+            let generations = facts.map(|facts| facts.attributes.generation);
+            assert_eq!(generations[0], generations[1]);
+            generations[0]
+        };
+        // The clock of a file system may stand still for some milliseconds.
+        let first = made();
+        assert!((0..10_000).any(|_| made() != first));
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::{
     Report,
     accounts::Accounts,
     local::{self, Handle},
-    tree::{Facts, Source, local::facts},
+    tree::{Facts, Source, local::facts_of},
     work::{self, Crew, Job},
 };
 
@@ -64,8 +64,8 @@ pub(super) struct Found {
 pub(super) struct Names {
     pub(super) file: FileId,
     pub(super) count: u64,
-    /// Size and time of the content: another file with its number has others.
-    pub(super) version: (u64, SystemTime),
+    /// Generation, size and time: another file with its number has others.
+    pub(super) version: (u32, u64, SystemTime),
 }
 
 impl Names {
@@ -75,7 +75,7 @@ impl Names {
         has_names.then(|| Self {
             file: FileId::new(key.device, key.number),
             count: attributes.links.into(),
-            version: (attributes.size, attributes.modified),
+            version: (attributes.generation, attributes.size, attributes.modified),
         })
     }
 }
@@ -229,6 +229,7 @@ impl<'a> Reading<'a> {
         if kind == Kind::File && self.except.contains(&FileId::from(&stat)) {
             return Ok(self.leave_out(path, "it is the archive"));
         }
+        let names = Names::of(&facts_of(&planned.directory, &planned.name, &stat)?);
         let mut member = self.plain_member(path, kind, &stat);
         let mut content = Content::Nothing;
         match (kind, opened) {
@@ -254,7 +255,7 @@ impl<'a> Reading<'a> {
         Ok(Some(Found {
             member,
             content,
-            names: Names::of(&facts(&stat)),
+            names,
         }))
     }
 
