@@ -304,3 +304,28 @@ fn a_directory_that_could_not_be_removed_is_told_once() {
     assert_eq!(summary.failed, 1, "{summary:?}");
     assert!(summary.failures[0].contains("name/held"), "{summary:?}");
 }
+
+/// It listed while it removed, which some file services answer with names left out.
+#[test]
+fn a_mirror_lists_a_directory_to_its_end_before_it_removes() {
+    const NAMES: usize = 5000;
+    let (_folder, from, to) = folder();
+    fs::create_dir(&to).unwrap();
+    for number in 0..NAMES {
+        fs::write(to.join(format!("old {number}")), "").unwrap();
+    }
+    let (place, is_first) = (to.clone(), std::sync::Once::new());
+    let report = Report::telling(Box::new(move |_| {
+        is_first.call_once(|| {
+            for number in 0..NAMES {
+                fs::write(place.join(format!("new {number}")), "").unwrap();
+            }
+        });
+    }));
+    let mirror = Settings {
+        delete: true,
+        ..restore()
+    };
+    copy(&[from], &to, &mirror, &report, &Stop::default());
+    assert_eq!(report.summary().removed as usize, NAMES);
+}

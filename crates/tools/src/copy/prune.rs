@@ -36,21 +36,28 @@ fn prune_directory(copying: &Copying<'_>, branch: &Branch) -> io::Result<()> {
         branch.data.source.rewind()?;
         entries.into_iter().map(|entry| entry.name).collect()
     };
-    loop {
-        let page = target.next_page()?;
-        if page.is_empty() {
+    for extra in list_but(target, &names)? {
+        if copying.stop.is_set() {
             return Ok(());
         }
-        for entry in page {
-            if copying.stop.is_set() {
-                return Ok(());
-            }
-            if !names.contains(&entry.name)
-                && let Err(error) = remove_extra(copying, branch, target, &entry)
-            {
-                stays(copying, branch, &branch.relative(&entry.name), &error);
-            }
+        if let Err(error) = remove_extra(copying, branch, target, &extra) {
+            stays(copying, branch, &branch.relative(&extra.name), &error);
         }
+    }
+    Ok(())
+}
+
+/// All names in a directory but these. To its end before anything is removed: listings of some file services leave out what
+/// moves up meanwhile.
+fn list_but(directory: &Directory, names: &HashSet<CString>) -> rustix::io::Result<Vec<Entry>> {
+    let mut others = Vec::new();
+    loop {
+        let page = directory.next_page()?;
+        if page.is_empty() {
+            return Ok(others);
+        }
+        let page = page.into_iter();
+        others.extend(page.filter(|entry| !names.contains(&entry.name)));
     }
 }
 
@@ -101,6 +108,8 @@ struct Level {
     path: Vec<u8>,
     /// Directories in it that are still to go.
     directories: Vec<CString>,
+    /// Its files went, and its directories are known.
+    is_emptied: bool,
     /// Why something in it stays, if it does.
     kept: Option<Kept>,
 }
@@ -134,7 +143,8 @@ pub(super) fn remove_tree(
             level.kept = level.kept.max(stays);
             levels.push(level);
             levels.extend(inner.ok().flatten());
-        } else if !empty_page(copying, branch, &mut level) {
+        } else if !level.is_emptied {
+            empty(copying, branch, &mut level);
             levels.push(level);
         } else if let Some(parent) = levels.last_mut() {
             let stays = leave(copying, branch, &level, &parent.directory);
@@ -165,26 +175,29 @@ fn enter(
         name: name.to_owned(),
         path,
         directories: Vec::new(),
+        is_emptied: false,
         kept: None,
     }))
 }
 
-/// Removes the files of the next page of names. Says whether there was none.
-fn empty_page(copying: &Copying<'_>, branch: &Branch, level: &mut Level) -> bool {
-    let page = level.directory.next_page().unwrap_or_else(|error| {
-        level.kept = level
-            .kept
-            .max(stays(copying, branch, &level.path, &error.into()));
+/// Removes the files in a directory, and notes the directories in it.
+fn empty(copying: &Copying<'_>, branch: &Branch, level: &mut Level) {
+    level.is_emptied = true;
+    let listed = level.directory.list();
+    let entries = listed.unwrap_or_else(|error| {
+        let stays = stays(copying, branch, &level.path, &error.into());
+        level.kept = level.kept.max(stays);
         Vec::new()
     });
-    let is_last = page.is_empty();
-    for entry in page {
+    for entry in entries {
+        if copying.stop.is_set() {
+            return;
+        }
         let path = [&level.path, &b"/"[..], entry.name.to_bytes()].concat();
         if let Err(error) = empty_name(copying, level, entry, &path) {
             level.kept = level.kept.max(stays(copying, branch, &path, &error.into()));
         }
     }
-    is_last
 }
 
 /// Removes a file, and notes a directory for later.
