@@ -360,8 +360,7 @@ impl Copying<'_> {
             self.verify(source, &copy)?;
         }
         let dressed = self.dress((branch, item), (stat, existing), (source, &copy));
-        let (name, made) = (item.target_name(), &branch.data.made);
-        made.add(copy.publish_over(name, existing.is_some(), &|there| made.check(there))?);
+        branch.data.made.publish(copy, item.target_name())?;
         self.report.files.add(1);
         if let Err(error) = dressed {
             self.fail(branch, &item.name, UNDRESSED, error.into());

@@ -13,11 +13,11 @@ use std::{
 };
 
 use rustix::{
-    fs::{self, FlockOperation, Mode, OFlags, RenameFlags, Stat},
+    fs::{self, FlockOperation, Mode, OFlags, Stat},
     io::Errno,
 };
 
-use super::{Directory, FileId, flush, is_same_file};
+use super::{Directory, flush, is_same_file};
 
 /// What such names begin with.
 const BEGINNING: &[u8] = b".parcp-";
@@ -77,36 +77,22 @@ impl Temporary {
     }
 
     /// Gives it its name, in the place of what has it. Nobody ever sees less than all of it.
-    pub(crate) fn publish(mut self, name: &CStr) -> io::Result<()> {
-        self.end()?;
-        fs::renameat(&self.directory, &self.name, &self.directory, name)?;
+    pub(crate) fn publish(self, name: &CStr) -> io::Result<()> {
+        self.publish_by(&|directory, on_its_way, _| {
+            Ok(fs::renameat(directory, on_its_way, directory, name)?)
+        })
+    }
+
+    /// The same by who is told the directory, the name that it has, and what it is.
+    pub(crate) fn publish_by(
+        mut self,
+        rename: &dyn Fn(&Directory, &CStr, &Stat) -> io::Result<()>,
+    ) -> io::Result<()> {
+        flush(&self.file)?;
+        let own = self.check_name().map_err(explained)?;
+        rename(&self.directory, &self.name, &own)?;
         self.is_published = true;
         Ok(())
-    }
-
-    /// The same only in the place of what may go, which is asked where the name is taken. Says which file it is.
-    pub(crate) fn publish_over(
-        mut self,
-        name: &CStr,
-        is_taken: bool,
-        may_go: &dyn Fn(&Stat) -> io::Result<()>,
-    ) -> io::Result<FileId> {
-        let own = self.end()?;
-        let directory = &*self.directory;
-        if is_taken || !rename_new(directory, &self.name, name)? {
-            if let Some(existing) = directory.stat_if_any(name)? {
-                may_go(&existing)?;
-            }
-            fs::renameat(directory, &self.name, directory, name)?;
-        }
-        self.is_published = true;
-        Ok(FileId::from(&own))
-    }
-
-    /// Ends what was written, and says which file it is.
-    fn end(&self) -> io::Result<Stat> {
-        flush(&self.file)?;
-        self.check_name().map_err(explained)
     }
 
     /// Fails with `BUSY` if what has the name of a file on its way is not this one.
@@ -188,14 +174,6 @@ pub(crate) fn make_under(
     match removed {
         Err(Errno::NOENT) => Ok(()),
         removed => removed,
-    }
-}
-
-/// Renames to a name that is free. Says no where it is taken, and where the file system does not ask.
-fn rename_new(directory: &Directory, from: &CStr, to: &CStr) -> rustix::io::Result<bool> {
-    match fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
-        Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
-        renamed => renamed.map(|()| true),
     }
 }
 
