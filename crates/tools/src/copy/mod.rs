@@ -20,6 +20,7 @@ mod shared;
 mod tests;
 
 use std::{
+    error::Error,
     io,
     path::{Path, PathBuf},
 };
@@ -116,9 +117,8 @@ struct ToldBefore;
 
 /// Whether another line tells of a failure.
 pub(crate) fn was_told(error: &io::Error) -> bool {
-    error
-        .get_ref()
-        .is_some_and(|inner| inner.is::<ToldBefore>())
+    let inner = error.get_ref();
+    inner.is_some_and(<dyn Error + Send + Sync>::is::<ToldBefore>)
 }
 
 /// How a copy is made.
