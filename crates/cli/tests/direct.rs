@@ -419,6 +419,25 @@ fn an_object_that_could_not_be_replaced_stays() {
     assert_eq!(stored, b"old");
 }
 
+/// It was removed, and what it had replaced was gone.
+#[test]
+fn an_object_that_could_not_be_verified_stays() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let file = scratch.file("o", "whole");
+    let url = format!("s3://{BUCKET}/o");
+    let denied = Fault::Status {
+        status: 403,
+        code: "AccessDenied".to_owned(),
+    };
+    let rule = FaultRule::new(denied).on(&[Operation::GetObject]);
+    server.faults().add(rule);
+    let ended = run(&mut cp(&scratch, &server, &["--verify", text(&file), &url]));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.err.contains("cannot verify"), "{ended:?}");
+    let stored = server.data().get(BUCKET, "o").expect("it is there");
+    assert_eq!(stored, b"whole");
+}
+
 #[test]
 fn a_mirror_does_not_remove_the_source_that_lies_in_it() {
     let (scratch, server) = (Scratch::new(), strict_server());

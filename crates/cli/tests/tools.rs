@@ -401,3 +401,23 @@ fn a_second_signal_ends_a_tool_at_once_and_it_says_so_by_its_status() {
         .unwrap();
     assert_eq!(interrupted(child, 2), Some(130));
 }
+
+/// The limit that programs begin with is for those that call select(2).
+#[test]
+fn trees_may_be_deeper_than_files_may_be_open_at_first() {
+    let folder = folder();
+    fs::create_dir_all(folder.path().join("tree").join("d/".repeat(100))).unwrap();
+    for arguments in [
+        ["parcp", "-r", "tree", "copy"],
+        ["parrm", "-r", "-f", "copy"],
+    ] {
+        let few = "ulimit -Sn 64; exec \"./$0\" \"$@\"";
+        let mut limited = Command::new("sh");
+        limited
+            .current_dir(&folder)
+            .args(["-c", few])
+            .args(arguments);
+        let output = limited.output().unwrap();
+        assert_eq!(code(&output), Some(0), "{output:?}");
+    }
+}

@@ -490,3 +490,24 @@ fn a_file_gives_way_to_a_directory_and_an_empty_directory_to_a_file() {
     assert!(to.join("directory/x").is_file() && to.join("file").is_file());
     assert!(to.join("full/kept").exists() && to.join("link").is_symlink());
 }
+
+/// Such as a file of sysfs: it was filled with zeros in silence.
+#[test]
+fn a_file_that_holds_less_than_it_says_is_told() {
+    let path = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
+    let Some(content) = fs::read(path).ok() else {
+        return skipped("no file of sysfs is there");
+    };
+    let (above, name) = (path.parent().unwrap(), "enabled");
+    let settings = creating(Format::Pax, Compression::None);
+    let (archive, summary) = archives::created_of((above, name), &settings);
+    assert_eq!(summary.failures.len(), 1, "{summary:?}");
+    assert!(summary.failures[0].contains("changed"), "{summary:?}");
+    let to = tempfile::tempdir().unwrap();
+    assert_eq!(extracted(&archive, to.path(), &extracting()).failed, 0);
+    assert!(
+        fs::read(to.path().join(name))
+            .unwrap()
+            .starts_with(&content)
+    );
+}

@@ -2,11 +2,11 @@
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+mod copies;
 mod support;
 
 use std::{
     fs,
-    hash::{DefaultHasher, Hash, Hasher},
     io::{Seek, SeekFrom, Write},
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
@@ -15,56 +15,13 @@ use std::{
     thread,
 };
 
+use copies::{Mounted, copied, folder, name_on_its_way, plain, restore, set_list};
 use penstock_skips::skipped;
 use penstock_tools::{
-    Patterns, Report, Stop, Summary, Threads,
-    copy::{Preserve, Settings, Unchanged, copy},
+    Report, Stop,
+    copy::{Settings, Unchanged, copy},
 };
 use support::{EVERYTHING, assert_same, fill};
-
-fn restore() -> Settings {
-    Settings {
-        recursive: true,
-        one_file_system: true,
-        preserve: Preserve::ALL,
-        unchanged: Unchanged::ByTime,
-        exact: true,
-        delete: false,
-        update: false,
-        dry_run: false,
-        verify: false,
-        exclude: Patterns::default(),
-        umask: 0o022,
-        threads: Threads::Fixed(8),
-    }
-}
-
-fn plain() -> Settings {
-    Settings {
-        recursive: false,
-        one_file_system: false,
-        preserve: Preserve::NOTHING,
-        unchanged: Unchanged::Never,
-        exact: false,
-        ..restore()
-    }
-}
-
-fn copied(sources: &[&Path], target: &Path, settings: &Settings) -> Summary {
-    let report = Report::default();
-    let sources: Vec<PathBuf> = sources.iter().map(|path| path.to_path_buf()).collect();
-    copy(&sources, target, settings, &report, &Stop::default());
-    report.summary()
-}
-
-/// A folder with a directory `from` in it, and the path `to`.
-fn folder() -> (tempfile::TempDir, PathBuf, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let from = folder.path().join("from");
-    fs::create_dir(&from).unwrap();
-    let to = folder.path().join("to");
-    (folder, from, to)
-}
 
 #[test]
 fn a_random_tree_arrives_identical_and_a_second_restore_copies_nothing() {
@@ -369,30 +326,6 @@ fn a_file_that_grows_while_it_is_read_is_told_and_a_next_run_sets_it_right() {
     assert_same(&from, &to);
 }
 
-/// Something mounted at a place, until it is dropped.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    /// What `mount` mounts there when it is told `what`.
-    fn new(place: &Path, what: &[&str]) -> Option<Self> {
-        let is_mounted = Command::new("mount")
-            .args(what)
-            .arg(place)
-            .status()
-            .is_ok_and(|status| status.success());
-        if !is_mounted {
-            skipped("nothing can be mounted here");
-        }
-        is_mounted.then(|| Self(place.to_path_buf()))
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn delete_stays_out_of_what_is_mounted_in_the_target() {
     let (folder, from, to) = folder();
@@ -463,13 +396,6 @@ fn delete_leaves_what_patterns_name_also_in_directories_that_go() {
     fs::write(from.join("old"), "a file").unwrap();
     assert_eq!(copied(&[&from], &to, &mirror).failed, 1);
     assert!(to.join("old/a.keep").exists());
-}
-
-/// The name under which `name` is written.
-fn name_on_its_way(name: &str) -> String {
-    let mut hasher = DefaultHasher::new();
-    name.as_bytes().hash(&mut hasher);
-    format!(".parcp-{:016x}", hasher.finish())
 }
 
 #[test]
@@ -791,15 +717,6 @@ fn a_new_directory_inherits_its_group_where_it_is_inherited() {
     assert_eq!(copied(&[&from], &to, &recursive).failed, 0);
     let mode = |path: &str| fs::metadata(to.join(path)).unwrap().mode() & 0o7777;
     assert_eq!([mode("from"), mode("from/sticky")], [0o2755, 0o3755]);
-}
-
-/// The list that lets user 1001 read and write, and the group of the file do nothing.
-fn set_list(path: &Path) {
-    let list = Command::new("setfacl")
-        .args(["-m", "u:1001:rw"])
-        .arg(path)
-        .status();
-    assert!(list.unwrap().success());
 }
 
 /// The bits of a group show the mask of a list: whoever got the mode without the list let the group write.

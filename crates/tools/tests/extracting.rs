@@ -7,7 +7,7 @@ mod support;
 
 use std::{
     fs,
-    io::Write,
+    io::{Cursor, Write},
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
 };
 
@@ -15,8 +15,9 @@ use archives::{
     PLAIN, created, created_of, creating, extracted, extracting, folder, listed, made, seal,
 };
 use penstock_tools::{
-    Patterns,
-    archive::{Compression, ExtractSettings, Format},
+    Patterns, Report, Stop,
+    archive::{Compression, ExtractSettings, Format, extract},
+    direct::Place,
 };
 
 const COMPRESSIONS: [Compression; 3] = [Compression::Gzip, Compression::Zstd, Compression::Xz];
@@ -293,10 +294,46 @@ fn a_member_with_the_name_of_a_neighbour_on_its_way_is_refused() {
     let to = tempfile::tempdir().unwrap();
     let archive = made(&[
         (".parcp-0123456789abcdef", b'0', "", b"x"),
+        (".parcp-0123456789abcdef/below", b'0', "", b"x"),
         ("file", b'0', "", b"content"),
+        ("link", b'1', ".parcp-0123456789abcdef", b""),
     ]);
+    fs::write(to.path().join(".parcp-0123456789abcdef"), "half").unwrap();
     let summary = extracted(&archive, to.path(), &extracting());
-    assert_eq!(summary.failed, 1, "{summary:?}");
-    assert!(summary.failures[0].contains("on their way"), "{summary:?}");
-    assert_eq!(fs::read_dir(to.path()).unwrap().count(), 1);
+    assert_eq!(summary.failed, 3, "{summary:?}");
+    for failure in &summary.failures {
+        assert!(failure.contains("on their way"), "{failure}");
+    }
+    assert_eq!(fs::read_dir(to.path()).unwrap().count(), 2);
+}
+
+/// They were closed to all but their owner for good.
+#[test]
+fn directories_of_an_archive_that_was_cut_off_are_open_when_the_next_run_keeps_them() {
+    let to = tempfile::tempdir().unwrap();
+    let mut archive = made(&[
+        ("d/", b'5', "", b""),
+        ("d/one", b'0', "", b""),
+        ("d/two", b'0', "", b""),
+    ]);
+    archive[100..108].copy_from_slice(b"0000750\0");
+    seal(&mut archive[..512]);
+    let stop = Stop::default();
+    let heard = stop.clone();
+    let report = Report::telling(Box::new(move |line| {
+        if line == "d/one" {
+            heard.set();
+        }
+    }));
+    let input = Box::new(Cursor::new(archive.clone()));
+    let place = Place::Local(to.path().to_owned());
+    extract(input, &place, &extracting(), &report, &stop);
+    let kept = ExtractSettings {
+        keep: true,
+        ..extracting()
+    };
+    extracted(&archive, to.path(), &kept);
+    let found = fs::metadata(to.path().join("d")).unwrap();
+    assert_eq!(found.permissions().mode() & 0o7777, 0o750);
+    assert!(to.path().join("d/two").exists());
 }

@@ -110,7 +110,7 @@ struct First {
     name: Vec<u8>,
     /// Names that are still to come.
     left: u64,
-    version: (u64, SystemTime),
+    version: (u32, u64, SystemTime),
 }
 
 /// The thread that writes.

@@ -124,6 +124,7 @@ pub fn extract(
             budget: &budget,
             kept: Kept::new(KEPT_MAX),
             seen: vec![false; settings.selection.members.len()],
+            job: &job,
             room: room.unwrap_or(u64::MAX),
             members_left: settings.members_max,
         };
@@ -149,6 +150,7 @@ struct Extraction<'a, 'crew, R> {
     /// What directories get at the end.
     kept: Kept,
     seen: Vec<bool>,
+    job: &'crew Writing<'a>,
     room: u64,
     members_left: u64,
 }
@@ -212,6 +214,7 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             // What was left away.
             return Ok(());
         };
+        names::check(parts).map_err(Failed::refused)?;
         self.account(&member)?;
         self.report
             .tell(|| String::from_utf8_lossy(&name).into_owned());
@@ -229,9 +232,6 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             directory: self.places.directory(above).map_err(Failed::system)?,
             name: c_string(last).map_err(Failed::system)?,
         };
-        self.places
-            .check_name(&place.name)
-            .map_err(Failed::system)?;
         match member.kind {
             Kind::File => self.file(self.begin(place, path, &member), member),
             Kind::HardLink => self.hard_link(place, path, &member),
@@ -302,7 +302,6 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
             .ok_or(Failed::refused("it has no name"))?;
         let above = self.places.directory(above).map_err(Failed::system)?;
         let name = c_string(last).map_err(Failed::system)?;
-        self.places.check_name(&name).map_err(Failed::system)?;
         let make = || above.make_directory(&name, CLOSED);
         let made = match make() {
             Err(error) if was_taken(&error) && !self.settings.keep && is_file(&*above, &name) => {
@@ -397,9 +396,10 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
     }
 
     fn hard_link(&mut self, place: Named, path: Vec<u8>, member: &Member) -> Result<(), Failed> {
-        let link = names::parts(&member.link)
-            .map_err(|why| Failed::Member(format!("what it links to is refused: {why}")))?;
+        let refused = |why| Failed::Member(format!("what it links to is refused: {why}"));
+        let link = names::parts(&member.link).map_err(refused)?;
         let link = link.get(self.settings.strip..).unwrap_or_default();
+        names::check(link).map_err(refused)?;
         let (last, above) = link
             .split_last()
             .ok_or(Failed::refused("it links to nothing"))?;
@@ -424,9 +424,28 @@ impl<'a, R: Read> Extraction<'a, '_, R> {
 
     fn finish(&mut self) {
         let directories = self.kept.take();
+        if self.stop.is_set() {
+            return self.open(directories);
+        }
         self.dress(directories);
-        if !self.stop.is_set() {
-            tell_missing(&self.settings.selection, &self.seen, self.report);
+        tell_missing(&self.settings.selection, &self.seen, self.report);
+    }
+
+    /// Gives directories of this machine their owners and modes: who goes on with `keep` takes them for what was there. What
+    /// is not whole gets no time that says so.
+    fn open(&mut self, directories: Vec<(Vec<u8>, Member)>) {
+        for (path, member) in directories {
+            let parts: Vec<&[u8]> = names::steps(&path).collect();
+            let directory = self.places.existing(&parts);
+            if let Some(directory) = directory.ok().filter(|found| found.as_local().is_some()) {
+                self.job.open(
+                    &*directory,
+                    &Member {
+                        name: path,
+                        ..member
+                    },
+                );
+            }
         }
     }
 

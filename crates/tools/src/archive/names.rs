@@ -1,6 +1,7 @@
 //! Names of members: which are meant, and which are refused.
 
 use super::Selection;
+use crate::local::is_temporary;
 
 /// Longest path that the system takes.
 const PATH_MAX: usize = 4096;
@@ -22,6 +23,14 @@ pub(super) fn parts(name: &[u8]) -> Result<Vec<&[u8]>, &'static str> {
         }
     }
     Ok(parts)
+}
+
+/// Refuses names under which neighbours are written, at each place of a path.
+pub(super) fn check(parts: &[&[u8]]) -> Result<(), &'static str> {
+    match parts.iter().any(|part| is_temporary(part)) {
+        false => Ok(()),
+        true => Err("files on their way have such names, `.parcp-...`"),
+    }
 }
 
 /// The parts of a path that lead somewhere else.

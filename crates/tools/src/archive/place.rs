@@ -9,17 +9,22 @@ use std::{
     sync::Arc,
 };
 
-use rustix::io::Errno;
+use rustix::{
+    io::Errno,
+    process::{Resource, getrlimit},
+};
 
 use crate::{
     direct::Place,
-    local::{Directory, c_string, is_temporary},
+    local::{Directory, c_string},
     tree::{Target, local::LocalTarget, was_taken},
     volume::errno_of,
 };
 
-/// Directories that are kept open.
-const OPEN_MAX: usize = 256;
+/// Directories that are kept open at most.
+const OPEN_MAX: u64 = 256;
+/// Of as many files as may be open one is a directory that is kept so.
+const OPEN_PART: u64 = 4;
 /// Bytes of the paths of directories that were made on the way.
 const MADE_MAX: usize = 16 << 20;
 
@@ -27,6 +32,7 @@ const MADE_MAX: usize = 16 << 20;
 pub(super) struct Places {
     root: Arc<dyn Target>,
     open: HashMap<Vec<u8>, Arc<dyn Target>>,
+    open_max: usize,
     /// Rights of directories that no member describes.
     permissions: u16,
     made: Made,
@@ -66,6 +72,7 @@ impl Places {
         Self {
             root,
             open: HashMap::new(),
+            open_max: open_max(),
             permissions,
             made: Made::default(),
         }
@@ -91,9 +98,17 @@ impl Places {
         };
         let above = self.find(above, makes)?;
         let name = c_string(name)?;
-        let directory = match makes {
-            true => open_or_make(&above, &name, self.permissions),
+        let permissions = self.permissions;
+        let open = || match makes {
+            true => open_or_make(&above, &name, permissions),
             false => above.open_in(&name).map(|directory| (directory, false)),
+        };
+        let directory = match open() {
+            Err(error) if errno_of(&error) == Some(Errno::MFILE) => {
+                self.open.clear();
+                open()
+            }
+            opened => opened,
         };
         let (directory, is_new) = directory.map_err(explained)?;
         directory.learn()?;
@@ -111,7 +126,7 @@ impl Places {
 
     /// Keeps a directory open that was made just now.
     pub(super) fn keep(&mut self, path: Vec<u8>, directory: &Arc<dyn Target>) {
-        if self.open.len() >= OPEN_MAX {
+        if self.open.len() >= self.open_max {
             self.open.clear();
         }
         self.open.insert(path, Arc::clone(directory));
@@ -121,14 +136,12 @@ impl Places {
     pub(super) fn forget(&mut self, path: &[u8]) {
         self.open.remove(path);
     }
+}
 
-    /// Refuses a name under which a neighbour may be written.
-    pub(super) fn check_name(&self, name: &CStr) -> io::Result<()> {
-        match is_temporary(name) {
-            false => Ok(()),
-            true => Err(io::Error::other("files on their way have such names")),
-        }
-    }
+/// How many directories are kept open: others need files, too.
+fn open_max() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    (limit / OPEN_PART).clamp(1, OPEN_MAX) as usize
 }
 
 /// Opens a directory, and says whether it was missing and made.

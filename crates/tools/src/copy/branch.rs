@@ -9,6 +9,7 @@ use std::{
 
 use rustix::fs::Stat;
 
+use super::made::Made;
 use crate::{
     local::{Directory, FileId, is_temporary},
     work::Node,
@@ -27,6 +28,8 @@ pub(super) struct Pair {
     /// The names in the copy under which others that were killed left content. None where nobody looked: that is not done for
     /// what the user named, which may be a large directory that one file is copied into.
     pub(super) left: Option<HashSet<CString>>,
+    /// What was copied into it, or was there and the same.
+    pub(super) made: Made,
     /// What is made in the copy gets a list of who may use it.
     pub(super) hands_down: bool,
     /// The name of the copy.
@@ -54,7 +57,7 @@ impl Item {
 
     /// Refuses a name under which a neighbour of the copy may be written.
     pub(super) fn check_name(&self) -> io::Result<()> {
-        match is_temporary(self.target_name()) {
+        match is_temporary(self.target_name().to_bytes()) {
             false => Ok(()),
             true => Err(io::Error::other(
                 "copies on their way have such names: rename it, or remove what a copy left that was cut off",

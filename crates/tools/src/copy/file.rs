@@ -8,8 +8,9 @@ use rustix::{
 };
 
 use super::{
-    Unchanged,
+    Stays, Unchanged,
     branch::{Branch, Item, Spot},
+    in_the_way,
     job::{Copying, Task, UNDRESSED, is_regular},
     large::Large,
     links::Turn,
@@ -25,8 +26,20 @@ use crate::{
 const LARGE_BYTES: u64 = 64 << 20;
 /// Files up to this size go through memory: that is two calls.
 const SMALL_BYTES: u64 = 128 << 10;
+/// What is said where a file is replaced that this process may not read.
+const LOST_UNREAD: &str = "what else files that may not be read had besides their access lists";
 /// How often a file is read again because it changed meanwhile.
 const ATTEMPTS_MAX: usize = 2;
+
+/// What became of a name.
+enum Done {
+    /// Its file is there, and other names may lead to it.
+    There,
+    /// Something else is there, and stays.
+    Other,
+    /// The tasks of a large file will tell.
+    Later,
+}
 
 impl Copying<'_> {
     /// Copies one, or leaves it to the tasks of a large file or to who copies another name of it.
@@ -44,18 +57,19 @@ impl Copying<'_> {
             _ => stat,
         };
         if !self.settings.preserve.links || stat.st_nlink < 2 {
-            return self.copy_one(branch, item, &stat, crew);
+            return self.copy_one(branch, item, &stat, crew).map(drop);
         }
-        match self.links.meet(&stat, branch, item) {
+        let origin = branch.data.source.origin(&item.name, &stat)?;
+        match self.links.meet((&stat, origin), branch, item) {
             Turn::Wait => Ok(()),
-            Turn::Link(spot) => self.link(branch, item, &spot),
+            Turn::Link(spot) => self.link(branch, item, &stat, &spot),
             Turn::Copy => {
                 let done = self.copy_one(branch, item, &stat, crew);
-                // A large file says so itself.
-                if done.is_err() || !is_large(&stat) {
-                    self.tell_links(branch, item, &stat, done.is_ok(), crew);
+                if !matches!(done, Ok(Done::Later)) {
+                    let is_there = matches!(done, Ok(Done::There));
+                    self.tell_links(branch, item, &stat, is_there, crew);
                 }
-                done
+                done.map(drop)
             }
         }
     }
@@ -83,7 +97,7 @@ impl Copying<'_> {
         item: &Item,
         stat: &Stat,
         crew: &Crew<Task>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Done> {
         let existing = self.make_way(branch, item)?;
         if is_regular(stat) {
             return self.copy_regular(branch, item, (stat, existing.as_ref()), crew);
@@ -101,7 +115,7 @@ impl Copying<'_> {
         } else {
             self.report.unchanged.add(1);
         }
-        Ok(())
+        Ok(Done::There)
     }
 
     /// What has the name of the copy; nothing in a fresh directory. A directory is removed where that is asked for.
@@ -116,16 +130,17 @@ impl Copying<'_> {
             local::clear_way(target, item.target_name());
         }
         let existing = target.stat_if_any(item.target_name())?;
+        if let Some(existing) = &existing {
+            branch.data.made.check(existing)?;
+        }
         match existing.as_ref().map(kind_of) {
-            Some(FileType::Directory)
-                if self.settings.delete
-                    && (self.settings.dry_run
-                        || remove_tree(self, branch, target, item.target_name())?) =>
-            {
-                Ok(None)
-            }
+            Some(FileType::Directory) if !self.settings.delete => Err(in_the_way()),
+            Some(FileType::Directory) if self.settings.dry_run => Ok(None),
             Some(FileType::Directory) => {
-                Err(io::Error::other("a directory has the name of the copy"))
+                match remove_tree(self, branch, target, item.target_name())? {
+                    None => Ok(None),
+                    Some(kept) => Err(kept.into()),
+                }
             }
             Some(FileType::RegularFile | FileType::Symlink) | None => Ok(existing),
             Some(_) if self.settings.recursive => Ok(existing),
@@ -141,90 +156,92 @@ impl Copying<'_> {
         item: &Item,
         (stat, existing): (&Stat, Option<&Stat>),
         crew: &Crew<Task>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Done> {
         if let Some(existing) = existing
-            && self.may_stay(branch, item, stat, existing)?
+            && let Some(stays) = self.may_stay(branch, item, stat, existing)?
         {
             self.report.unchanged.add(1);
-            self.tell_links_of_large(branch, item, stat, crew);
-            return Ok(());
+            branch.data.made.add_existing(existing);
+            return Ok(match stays {
+                Stays::Same => Done::There,
+                Stays::Newer => Done::Other,
+            });
         }
         self.report
             .tell(|| branch.path_of(&item.name).display().to_string());
         if self.settings.dry_run {
             self.report.files.add(1);
             self.report.bytes.add(stat.st_size.cast_unsigned());
-            self.tell_links_of_large(branch, item, stat, crew);
-            return Ok(());
+            return Ok(Done::There);
         }
         let Some(target) = &branch.data.target else {
-            return Ok(());
+            return Ok(Done::There);
         };
         let (source, stat) = open_source(branch, item, stat)?;
         let temporary = Temporary::create(target, item.target_name())?;
         if is_large(&stat) && local::set_size(&temporary, stat.st_size.cast_unsigned())? {
-            return Large::begin(
+            Large::begin(
                 self,
                 (branch, item),
                 (source, temporary),
                 (&stat, existing),
                 crew,
             );
+            return Ok(Done::Later);
         }
         self.fill(branch, item, &stat, (&source, &temporary))?;
         self.complete(branch, item, (&stat, existing), (&source, temporary))?;
-        self.tell_links_of_large(branch, item, &stat, crew);
-        Ok(())
+        Ok(Done::There)
     }
 
-    fn tell_links_of_large(&self, branch: &Branch, item: &Item, stat: &Stat, crew: &Crew<Task>) {
-        if self.settings.preserve.links && stat.st_nlink > 1 && is_large(stat) {
-            self.tell_links(branch, item, stat, true, crew);
-        }
-    }
-
-    /// Whether the copy that is there needs no new content. What else differs is set right.
+    /// Why the copy that is there needs no new content, if it needs none. What else differs is set right.
     fn may_stay(
         &self,
         branch: &Branch,
         item: &Item,
         stat: &Stat,
         existing: &Stat,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Option<Stays>> {
         if !is_regular(existing) {
-            return Ok(false);
-        }
-        if self.settings.update && local::modified(existing) >= local::modified(stat) {
-            return Ok(true);
+            return Ok(None);
         }
         let has_same_size = existing.st_size == stat.st_size;
+        if let Some(stays) = self.stays_as_new(stat, existing) {
+            return Ok(Some(stays));
+        }
         let is_same = match self.settings.unchanged {
             Unchanged::Never => false,
             Unchanged::ByTime => has_same_size && is_same_time(stat, existing),
             Unchanged::ByContent => has_same_size && self.has_same_content(branch, item, stat)?,
         };
-        if is_same && self.shares_what_differs(stat, existing) {
-            return Ok(false);
+        if !is_same {
+            return Ok(None);
         }
-        if is_same
-            && !self.settings.dry_run
-            && let Err(error) = self.set_right(branch, item, stat, existing)
-        {
+        let done = match self.is_shared(stat, existing) {
+            true => match self.would_differ(branch, item, (stat, existing)) {
+                Ok(true) => return Ok(None),
+                same => same.map(drop),
+            },
+            false if self.settings.dry_run => Ok(()),
+            false => self.set_right(branch, item, stat, existing),
+        };
+        if let Err(error) = done {
             self.fail(branch, &item.name, UNDRESSED, error);
         }
-        Ok(is_same)
+        Ok(Some(Stays::Same))
     }
 
-    /// Whether the copy has names that the source has not, and an owner or a mode that those would change with it. What
-    /// this process may not set, or the file system does not keep, would differ again each time: the owner for all but root,
-    /// rights that files lend, and those of a group in the place of a list.
-    fn shares_what_differs(&self, stat: &Stat, existing: &Stat) -> bool {
-        let keep = self.settings.preserve;
-        let settled = |stat: &Stat| local::permissions(stat) & (Mode::RWXU | Mode::RWXO);
-        let has_other_owner =
-            keep.owner && local::is_root() && local::owner(stat) != local::owner(existing);
-        let has_other_mode = keep.mode && settled(stat) != settled(existing);
-        existing.st_nlink > stat.st_nlink && (has_other_owner || has_other_mode)
+    /// Why a file stays that is as new as its source, if such files do.
+    fn stays_as_new(&self, stat: &Stat, existing: &Stat) -> Option<Stays> {
+        let stays = self.settings.update
+            && is_regular(existing)
+            && local::modified(existing) >= local::modified(stat);
+        stays.then(
+            || match existing.st_size == stat.st_size && is_same_time(stat, existing) {
+                true => Stays::Same,
+                false => Stays::Newer,
+            },
+        )
     }
 
     fn has_same_content(&self, branch: &Branch, item: &Item, stat: &Stat) -> io::Result<bool> {
@@ -255,10 +272,7 @@ impl Copying<'_> {
         }
         let mut wanted = local::Attributes::new();
         if keep.attributes || has_other_mode {
-            wanted = match keep.attributes {
-                true => local::attributes(open_source(branch, item, stat)?.0)?,
-                false => Handle::of(&branch.data.source, &item.name)?.access_list_alone(),
-            };
+            wanted = self.wanted_attributes(branch, item, stat)?;
             self.set_attributes(&copy, &wanted, &self.kept_attributes(&copy)?, &mut attempts);
         }
         if has_other_mode || has_other_owner {
@@ -346,7 +360,7 @@ impl Copying<'_> {
             self.verify(source, &copy)?;
         }
         let dressed = self.dress((branch, item), (stat, existing), (source, &copy));
-        copy.publish(item.target_name())?;
+        branch.data.made.publish(copy, item.target_name())?;
         self.report.files.add(1);
         if let Err(error) = dressed {
             self.fail(branch, &item.name, UNDRESSED, error.into());
@@ -382,19 +396,23 @@ impl Copying<'_> {
         let withheld = owner.map_or(Mode::empty(), |owner| attempts.give(copy, owner));
         // What is replaced keeps what is its own, as where cp(1) writes into it.
         let own = replaced.filter(|_| !keep.mode && !keep.attributes);
-        let wanted = match own {
-            Some(_) => own_attributes(branch, item),
-            None => attempts
-                .note(self.kept_attributes(source))
-                .unwrap_or_default(),
+        let known = attempts.note(match own {
+            Some(_) => self.own_attributes(branch, item),
+            None => self.kept_attributes(source),
+        });
+        // Without its list nobody knows what the rights of a group are.
+        let withheld = match known {
+            Some(_) => withheld,
+            None => withheld | Mode::RWXG,
         };
+        let wanted = known.unwrap_or_default();
         if branch.data.hands_down && (keep.mode || own.is_some()) {
             attempts.note(local::remove_access_list(copy));
         }
         self.set_attributes(copy, &wanted, &Vec::new(), &mut attempts);
         let mode = match (keep.mode, replaced) {
             (true, _) => local::permissions(stat),
-            (false, Some(replaced)) => local::permissions(replaced),
+            (false, Some(replaced)) => local::after_writing(local::permissions(replaced)),
             (false, None) => Mode::from_raw_mode(stat.st_mode & 0o777 & !self.settings.umask),
         };
         attempts.note(local::set_mode(copy, mode.difference(withheld), &wanted));
@@ -404,12 +422,43 @@ impl Copying<'_> {
         attempts.end()
     }
 
+    /// The attributes of what a copy replaces, but those that vouch for its content: capabilities and signatures, which the
+    /// system takes from a file that is written to. Of what may not be read it is the access list.
+    fn own_attributes(
+        &self,
+        branch: &Branch,
+        item: &Item,
+    ) -> rustix::io::Result<local::Attributes> {
+        let mut own = match open_copy(branch, item) {
+            Err(Errno::ACCESS) => {
+                self.losses.tell(LOST_UNREAD);
+                list_of_copy(branch, item)?
+            }
+            copy => local::attributes(copy?)?,
+        };
+        own.retain(|(name, _)| !name.to_bytes().starts_with(b"security."));
+        Ok(own)
+    }
+
     /// The attributes of an open file that copies keep: a mode is nothing without its access list.
     pub(super) fn kept_attributes(&self, file: impl AsFd) -> rustix::io::Result<local::Attributes> {
         match self.settings.preserve {
             keep if keep.attributes => local::attributes(file),
-            keep if keep.mode => Ok(local::access_list(file)),
+            keep if keep.mode => local::access_list(file),
             _ => Ok(local::Attributes::new()),
+        }
+    }
+
+    /// The same of a source that is not open.
+    pub(super) fn wanted_attributes(
+        &self,
+        branch: &Branch,
+        item: &Item,
+        stat: &Stat,
+    ) -> io::Result<local::Attributes> {
+        match self.settings.preserve.attributes {
+            true => Ok(local::attributes(open_source(branch, item, stat)?.0)?),
+            false => Ok(Handle::of(&branch.data.source, &item.name)?.access_list_alone()?),
         }
     }
 
@@ -428,8 +477,13 @@ impl Copying<'_> {
     }
 
     /// Makes `item` another name of what is at `spot`.
-    fn link(&self, branch: &Branch, item: &Item, spot: &Spot) -> io::Result<()> {
+    fn link(&self, branch: &Branch, item: &Item, stat: &Stat, spot: &Spot) -> io::Result<()> {
         let existing = self.make_way(branch, item)?;
+        let stays = existing.and_then(|existing| self.stays_as_new(stat, &existing));
+        if stays == Some(Stays::Newer) {
+            self.report.unchanged.add(1);
+            return Ok(());
+        }
         let Some(target) = &branch.data.target else {
             self.report.files.add(1);
             return Ok(());
@@ -465,7 +519,13 @@ impl Copying<'_> {
         if !is_taken && !branch.data.is_fresh && branch.data.left.is_none() {
             local::clear_way(target, name);
         }
-        Ok(local::make_under(target, (name, is_taken), make)?)
+        if !is_taken {
+            match make(name) {
+                Err(Errno::EXIST) => branch.data.made.check(&target.stat(name)?)?,
+                made => return Ok(made?),
+            }
+        }
+        Ok(local::make_under(target, (name, true), make)?)
     }
 
     /// Copies a link, a FIFO, a socket or a device. Says whether it had to be made.
@@ -499,6 +559,7 @@ impl Copying<'_> {
                 false => fs::mknodat(target, under, kind, mode, stat.st_rdev),
             })?;
         }
+        branch.data.made.add_existing(&target.stat(name)?);
         let kept = same_kind.filter(|_| is_same);
         if let Err(error) = self.dress_other(branch, item, stat, kept) {
             self.fail(branch, &item.name, UNDRESSED, error.into());
@@ -549,7 +610,7 @@ pub(super) fn is_same_version(before: &Stat, after: &Stat) -> bool {
 }
 
 /// Whether the copy has the source's time. A file system that keeps whole seconds has no more to show.
-fn is_same_time(stat: &Stat, existing: &Stat) -> bool {
+pub(super) fn is_same_time(stat: &Stat, existing: &Stat) -> bool {
     let (source, copy) = (local::modified(stat), local::modified(existing));
     source == copy || (source.0 == copy.0 && copy.1 == 0)
 }
@@ -565,23 +626,12 @@ fn open_source(branch: &Branch, item: &Item, seen: &Stat) -> io::Result<(OwnedFd
     }
 }
 
-/// The attributes of what a copy replaces, but those that vouch for its content: capabilities and signatures, which the
-/// system takes from a file that is written to. Of what may not be read it is the access list.
-fn own_attributes(branch: &Branch, item: &Item) -> local::Attributes {
-    let mut own = match open_copy(branch, item).and_then(local::attributes) {
-        Ok(own) => own,
-        Err(_) => list_of_copy(branch, item).unwrap_or_default(),
-    };
-    own.retain(|(name, _)| !name.to_bytes().starts_with(b"security."));
-    own
-}
-
 fn list_of_copy(branch: &Branch, item: &Item) -> rustix::io::Result<local::Attributes> {
     let target = branch.data.target.as_ref().ok_or(Errno::NOENT)?;
-    Ok(Handle::of(target, item.target_name())?.access_list_alone())
+    Handle::of(target, item.target_name())?.access_list_alone()
 }
 
-fn open_copy(branch: &Branch, item: &Item) -> rustix::io::Result<OwnedFd> {
+pub(super) fn open_copy(branch: &Branch, item: &Item) -> rustix::io::Result<OwnedFd> {
     let Some(target) = &branch.data.target else {
         return Err(Errno::NOENT);
     };

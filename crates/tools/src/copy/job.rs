@@ -19,7 +19,8 @@ use super::{
     branch::{Branch, Item, Pair},
     large::Large,
     links::Links,
-    prune,
+    made::Made,
+    prune, was_told,
 };
 use crate::{
     Report, Stop,
@@ -136,6 +137,11 @@ impl<'a> Copying<'a> {
             None => (None, true),
             Some(above) => self.make_directory(above, name, &stat)?,
         };
+        if let Some(target) = &target {
+            let own = target.own_stat()?;
+            branch.data.made.check(&own)?;
+            branch.data.made.add_existing(&own);
+        }
         if is_fresh {
             self.report
                 .tell(|| format!("{}", branch.path_of(&item.name).display()));
@@ -152,6 +158,7 @@ impl<'a> Copying<'a> {
                 .is_some_and(|target| local::hands_down(target)),
             source,
             target,
+            made: Made::default(),
             stat: Some(stat),
             is_fresh,
             target_name: name.to_owned(),
@@ -173,21 +180,21 @@ impl<'a> Copying<'a> {
                 Err(_) => (None, true),
             });
         }
-        // Until it is filled only its owner looks into it.
-        match fs::mkdirat(above, name, Mode::RWXU) {
+        let mode = Mode::from_raw_mode(self.settings.mode_while_filled(stat.st_mode));
+        match fs::mkdirat(above, name, mode) {
             Ok(()) => return Ok((Some(above.open_in(name)?), true)),
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
         match above.open_in(name) {
             Ok(existing) => {
-                self.let_in(&existing, stat)?;
+                self.let_in(&existing)?;
                 Ok((Some(existing), false))
             }
             Err(Errno::LOOP | Errno::NOTDIR) if self.settings.delete => {
                 above.remove_file(name)?;
                 self.report.removed.add(1);
-                fs::mkdirat(above, name, Mode::RWXU)?;
+                fs::mkdirat(above, name, mode)?;
                 Ok((Some(above.open_in(name)?), true))
             }
             Err(Errno::LOOP | Errno::NOTDIR) => Err(io::Error::other(
@@ -198,12 +205,15 @@ impl<'a> Copying<'a> {
     }
 
     /// Lets this process write into a directory that an earlier copy closed.
-    fn let_in(&self, existing: &Directory, stat: &Stat) -> rustix::io::Result<()> {
-        let wanted = Mode::from_raw_mode(stat.st_mode & 0o7777);
-        if self.settings.preserve.mode && !wanted.contains(Mode::RWXU) && !local::is_root() {
-            fs::fchmod(existing, wanted | Mode::RWXU)?;
+    fn let_in(&self, existing: &Directory) -> rustix::io::Result<()> {
+        if !self.settings.preserve.mode || local::is_root() {
+            return Ok(());
         }
-        Ok(())
+        let mode = local::permissions(&existing.own_stat()?);
+        match mode.contains(Mode::RWXU) {
+            true => Ok(()),
+            false => fs::fchmod(existing, mode | Mode::RWXU),
+        }
     }
 
     fn list(&self, branch: Branch, crew: &Crew<Task>) {
@@ -271,7 +281,8 @@ impl<'a> Copying<'a> {
     /// Notes that `item` could not be copied.
     pub(super) fn fail_to_copy(&self, branch: &Branch, item: &Item, error: io::Error) {
         // An end on request is no failure.
-        if !(self.stop.is_set() && error.kind() == io::ErrorKind::Interrupted) {
+        let is_ended = self.stop.is_set() && error.kind() == io::ErrorKind::Interrupted;
+        if !is_ended && !was_told(&error) {
             self.fail(branch, &item.name, "cannot copy", error);
         }
     }

@@ -53,7 +53,7 @@ impl Large {
         (source, copy): (OwnedFd, Temporary),
         (stat, existing): (&Stat, Option<&Stat>),
         crew: &Crew<Task>,
-    ) -> io::Result<()> {
+    ) {
         let size = stat.st_size.cast_unsigned();
         // Shared extents are a copy of any size at once.
         let is_cloned = fs::ioctl_ficlone(&copy, &source).is_ok();
@@ -78,7 +78,6 @@ impl Large {
         for _ in 0..tasks {
             crew.push(Task::Range(Arc::clone(&large)));
         }
-        Ok(())
     }
 
     /// The directory that it is in.

@@ -13,7 +13,7 @@ use super::{
     branch::{Branch, Item, Spot},
     file::is_same_version,
 };
-use crate::local::FileId;
+use crate::local::{FileId, Origin};
 
 /// Files with several names that are being copied.
 #[derive(Debug, Default)]
@@ -21,8 +21,9 @@ pub(super) struct Links(Mutex<HashMap<FileId, Link>>);
 
 #[derive(Debug)]
 struct Link {
-    /// What was met first. Another file with its number has another size or time.
+    /// What was met first. Another file with its number has another size or time, or was made at another time.
     first: Stat,
+    origin: Origin,
     /// Names that were not met yet.
     left: u64,
     state: State,
@@ -33,8 +34,8 @@ enum State {
     /// These wait for the copy.
     Copying(Vec<(Branch, Item)>),
     There(Spot),
-    /// It could not be copied: each name is tried by itself.
-    Failed,
+    /// It could not be copied, or something else stays where the copy would be: the next name is tried.
+    Missing,
 }
 
 /// What is to be done with a name.
@@ -49,17 +50,24 @@ pub(super) enum Turn {
 
 impl Links {
     /// Meets a name of the file that `stat` describes.
-    pub(super) fn meet(&self, stat: &Stat, branch: &Branch, item: &Item) -> Turn {
+    pub(super) fn meet(
+        &self,
+        (stat, origin): (&Stat, Origin),
+        branch: &Branch,
+        item: &Item,
+    ) -> Turn {
         let mut table = self.0.lock();
         let key = FileId::from(stat);
         let known = table.get_mut(&key);
         // One that is being copied is open, which keeps its number.
         let same = known.filter(|link| {
-            is_same_version(&link.first, stat) || matches!(link.state, State::Copying(_))
+            let is_same = link.origin == origin && is_same_version(&link.first, stat);
+            is_same || matches!(link.state, State::Copying(_))
         });
         let Some(link) = same else {
             let link = Link {
                 first: *stat,
+                origin,
                 left: stat.st_nlink - 1,
                 state: State::Copying(Vec::new()),
             };
@@ -73,7 +81,10 @@ impl Links {
                 return Turn::Wait;
             }
             State::There(spot) => Turn::Link(spot.clone()),
-            State::Failed => Turn::Copy,
+            State::Missing => {
+                link.state = State::Copying(Vec::new());
+                return Turn::Copy;
+            }
         };
         if link.left == 0 {
             table.remove(&key);
@@ -81,14 +92,14 @@ impl Links {
         turn
     }
 
-    /// The copy is at `spot`; without one it could not be made. Returns who waited for it.
+    /// The copy is at `spot`; without one there is none. Returns who waited for it.
     pub(super) fn copied(&self, stat: &Stat, spot: Option<Spot>) -> Vec<(Branch, Item)> {
         let mut table = self.0.lock();
         let key = FileId::from(stat);
         let Some(link) = table.get_mut(&key) else {
             return Vec::new();
         };
-        let state = spot.map_or(State::Failed, State::There);
+        let state = spot.map_or(State::Missing, State::There);
         let before = std::mem::replace(&mut link.state, state);
         let is_over = link.left == 0;
         let State::Copying(waiting) = before else {

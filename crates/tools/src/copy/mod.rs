@@ -5,17 +5,25 @@
 //! that was cut off is gone on with: what is there and the same stays.
 //!
 //! [`plan`] decides what becomes what and refuses what cannot be right, [`job`] walks, [`file`](mod@file) copies one file,
-//! [`links`] keeps several names of one file together, [`prune`] removes from a mirror what its source has not.
+//! [`links`] keeps several names of one file together, [`prune`] removes from a mirror what its source has not, [`made`] keeps two names apart that are one in the target, [`shared`] leaves alone what copies share with others.
 
 mod branch;
 mod file;
 mod job;
 mod large;
 mod links;
+mod made;
 mod plan;
 mod prune;
+mod shared;
+#[cfg(test)]
+mod tests;
 
-use std::path::{Path, PathBuf};
+use std::{
+    error::Error,
+    io,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     Patterns, Report, Stop, Threads,
@@ -69,6 +77,50 @@ pub enum Unchanged {
     ByContent,
 }
 
+/// Why the file that is there stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stays {
+    /// It has the content of its source.
+    Same,
+    /// It is newer, whatever it has.
+    Newer,
+}
+
+/// Why something stays of a directory that was to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kept {
+    /// Patterns name it.
+    LeftOut,
+    /// It could not be removed, which was told.
+    Told,
+}
+
+impl From<Kept> for io::Error {
+    /// Why nothing takes the place of the directory.
+    fn from(kept: Kept) -> Self {
+        match kept {
+            Kept::LeftOut => in_the_way(),
+            Kept::Told => Self::other(ToldBefore),
+        }
+    }
+}
+
+/// A directory is where a file is to be, and stays.
+pub(crate) fn in_the_way() -> io::Error {
+    io::Error::other("a directory has the name of the copy")
+}
+
+/// A failure of which a line says more.
+#[derive(Debug, thiserror::Error)]
+#[error("it was told before")]
+struct ToldBefore;
+
+/// Whether another line tells of a failure.
+pub(crate) fn was_told(error: &io::Error) -> bool {
+    let inner = error.get_ref();
+    inner.is_some_and(<dyn Error + Send + Sync>::is::<ToldBefore>)
+}
+
 /// How a copy is made.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -96,6 +148,17 @@ pub struct Settings {
     pub umask: u32,
     /// How many threads.
     pub threads: Threads,
+}
+
+impl Settings {
+    /// Rights of a new directory while it is filled. One whose mode is kept is closed: it gets its own also from a copy that
+    /// goes on where this one was cut off, and any other only from who made it.
+    pub(crate) fn mode_while_filled(&self, source: u32) -> u32 {
+        match self.preserve.mode {
+            true => 0o700,
+            false => source & 0o777 & !self.umask | 0o700,
+        }
+    }
 }
 
 /// Copies `sources` to `target`. What could not be copied stands in `report`.

@@ -15,6 +15,7 @@ use super::{
     Settings,
     branch::{Branch, Item, Pair},
     job::Task,
+    made::Made,
 };
 use crate::{
     Report,
@@ -195,6 +196,7 @@ fn top(
         stat: None,
         is_fresh: false,
         left: None,
+        made: Made::default(),
         hands_down: crate::local::hands_down(target),
         target_name: CString::default(),
         device: stat.st_dev,

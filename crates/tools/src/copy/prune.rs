@@ -12,7 +12,7 @@ use std::{
 
 use rustix::fs::FileType;
 
-use super::{branch::Branch, job::Copying};
+use super::{Kept, branch::Branch, job::Copying};
 use crate::local::{Directory, Entry};
 
 /// Removes from the counterpart of `branch` what is not there any more.
@@ -36,34 +36,41 @@ fn prune_directory(copying: &Copying<'_>, branch: &Branch) -> io::Result<()> {
         branch.data.source.rewind()?;
         entries.into_iter().map(|entry| entry.name).collect()
     };
-    loop {
-        let page = target.next_page()?;
-        if page.is_empty() {
+    for extra in list_but(target, &names)? {
+        if copying.stop.is_set() {
             return Ok(());
         }
-        for entry in page {
-            if copying.stop.is_set() {
-                return Ok(());
-            }
-            if !names.contains(&entry.name)
-                && let Err(error) = remove_extra(copying, branch, target, &entry)
-            {
-                stays(copying, branch, &branch.relative(&entry.name), &error);
-            }
+        if let Err(error) = remove_extra(copying, branch, target, &extra) {
+            stays(copying, branch, &branch.relative(&extra.name), &error);
         }
+    }
+    Ok(())
+}
+
+/// All names in a directory but these. To its end before anything is removed: listings of some file services leave out what
+/// moves up meanwhile.
+fn list_but(directory: &Directory, names: &HashSet<CString>) -> rustix::io::Result<Vec<Entry>> {
+    let mut others = Vec::new();
+    loop {
+        let page = directory.next_page()?;
+        if page.is_empty() {
+            return Ok(others);
+        }
+        let page = page.into_iter();
+        others.extend(page.filter(|entry| !names.contains(&entry.name)));
     }
 }
 
-/// Tells what could not be removed. Says whether it stays: not if it went by itself.
-fn stays(copying: &Copying<'_>, branch: &Branch, path: &[u8], error: &io::Error) -> bool {
+/// Tells what could not be removed, and says that it stays: not if it went by itself.
+fn stays(copying: &Copying<'_>, branch: &Branch, path: &[u8], error: &io::Error) -> Option<Kept> {
     if error.kind() == io::ErrorKind::NotFound {
-        return false;
+        return None;
     }
     if !copying.stop.is_set() {
         branch.fail();
         copying.report.fail_to_remove(path, error);
     }
-    true
+    Some(Kept::Told)
 }
 
 fn remove_extra(
@@ -101,21 +108,23 @@ struct Level {
     path: Vec<u8>,
     /// Directories in it that are still to go.
     directories: Vec<CString>,
-    /// Something in it stays.
-    is_kept: bool,
+    /// Its files went, and its directories are known.
+    is_emptied: bool,
+    /// Why something in it stays, if it does.
+    kept: Option<Kept>,
 }
 
-/// Removes the directory `name` of the copy of `branch` with what is below it. Says whether it went: not if something
-/// stays in it. Ends with `Interrupted` when the work is to end.
+/// Removes the directory `name` of the copy of `branch` with what is below it. Says why something
+/// stays in it, if it does. Ends with `Interrupted` when the work is to end.
 pub(super) fn remove_tree(
     copying: &Copying<'_>,
     branch: &Branch,
     above: &Arc<Directory>,
     name: &CStr,
-) -> io::Result<bool> {
+) -> io::Result<Option<Kept>> {
     let path = branch.relative(name);
     let Some(first) = enter(copying, above, name, path)? else {
-        return Ok(false);
+        return Ok(Some(Kept::Told));
     };
     let mut levels = vec![first];
     while let Some(mut level) = levels.pop() {
@@ -126,18 +135,25 @@ pub(super) fn remove_tree(
             let path = [&level.path, &b"/"[..], name.to_bytes()].concat();
             let inner = enter(copying, &level.directory, &name, path.clone());
             let inner = inner.map_err(|error| stays(copying, branch, &path, &error));
-            level.is_kept |= !matches!(inner, Ok(Some(_)) | Err(false));
+            let stays = match &inner {
+                Ok(Some(_)) => None,
+                Ok(None) => Some(Kept::Told),
+                Err(stays) => *stays,
+            };
+            level.kept = level.kept.max(stays);
             levels.push(level);
             levels.extend(inner.ok().flatten());
-        } else if !empty_page(copying, branch, &mut level) {
+        } else if !level.is_emptied {
+            empty(copying, branch, &mut level);
             levels.push(level);
         } else if let Some(parent) = levels.last_mut() {
-            parent.is_kept |= leave(copying, branch, &level, &parent.directory);
+            let stays = leave(copying, branch, &level, &parent.directory);
+            parent.kept = parent.kept.max(stays);
         } else {
-            return Ok(!leave(copying, branch, &level, above));
+            return Ok(leave(copying, branch, &level, above));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 /// Opens a directory to empty it; none if something is mounted there, which is told.
@@ -159,24 +175,29 @@ fn enter(
         name: name.to_owned(),
         path,
         directories: Vec::new(),
-        is_kept: false,
+        is_emptied: false,
+        kept: None,
     }))
 }
 
-/// Removes the files of the next page of names. Says whether there was none.
-fn empty_page(copying: &Copying<'_>, branch: &Branch, level: &mut Level) -> bool {
-    let page = level.directory.next_page().unwrap_or_else(|error| {
-        level.is_kept |= stays(copying, branch, &level.path, &error.into());
+/// Removes the files in a directory, and notes the directories in it.
+fn empty(copying: &Copying<'_>, branch: &Branch, level: &mut Level) {
+    level.is_emptied = true;
+    let listed = level.directory.list();
+    let entries = listed.unwrap_or_else(|error| {
+        let stays = stays(copying, branch, &level.path, &error.into());
+        level.kept = level.kept.max(stays);
         Vec::new()
     });
-    let is_last = page.is_empty();
-    for entry in page {
+    for entry in entries {
+        if copying.stop.is_set() {
+            return;
+        }
         let path = [&level.path, &b"/"[..], entry.name.to_bytes()].concat();
         if let Err(error) = empty_name(copying, level, entry, &path) {
-            level.is_kept |= stays(copying, branch, &path, &error.into());
+            level.kept = level.kept.max(stays(copying, branch, &path, &error.into()));
         }
     }
-    is_last
 }
 
 /// Removes a file, and notes a directory for later.
@@ -188,7 +209,7 @@ fn empty_name(
 ) -> rustix::io::Result<()> {
     let is_directory = level.directory.kind(&entry)? == FileType::Directory;
     if copying.settings.exclude.leave_out(path, is_directory) {
-        level.is_kept = true;
+        level.kept = level.kept.max(Some(Kept::LeftOut));
     } else if is_directory {
         level.directories.push(entry.name);
     } else {
@@ -198,15 +219,15 @@ fn empty_name(
     Ok(())
 }
 
-/// Removes a directory that was emptied. Says whether it stays.
-fn leave(copying: &Copying<'_>, branch: &Branch, level: &Level, above: &Directory) -> bool {
-    if level.is_kept {
-        return true;
+/// Removes a directory that was emptied. Says why it stays, if it does.
+fn leave(copying: &Copying<'_>, branch: &Branch, level: &Level, above: &Directory) -> Option<Kept> {
+    if level.kept.is_some() {
+        return level.kept;
     }
     match above.remove_directory(&level.name) {
         Ok(()) => {
             copying.report.removed.add(1);
-            false
+            None
         }
         Err(error) => stays(copying, branch, &level.path, &error.into()),
     }

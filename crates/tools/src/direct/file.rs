@@ -6,7 +6,7 @@ use std::{
 };
 
 use penstock_vfs::{FileKind, NewKind};
-use rustix::io::Errno;
+use rustix::{fs::Mode, io::Errno};
 
 use super::{
     job::{Branch, Direct, Item, UNDRESSED},
@@ -14,7 +14,8 @@ use super::{
     prune::remove_tree,
 };
 use crate::{
-    copy::Unchanged,
+    copy::{Stays, Unchanged, in_the_way},
+    local,
     tree::{Content, Dress, Facts, LOST_LINKS, Source, Target, Written, Xattrs, was_taken},
 };
 
@@ -24,6 +25,9 @@ const PIECE_BYTES: usize = 1 << 20;
 const COPY_BYTES: u64 = 1 << 30;
 /// A hole is made of what holds zeros only, by so many.
 const HOLE_BYTES: usize = 64 << 10;
+
+/// What is said of a copy that could not be read again, or not to its end.
+const UNVERIFIED: &str = "cannot verify the copy of";
 
 impl Direct<'_> {
     pub(super) fn copy_file(&self, branch: &Branch, item: &Item) -> io::Result<()> {
@@ -35,51 +39,56 @@ impl Direct<'_> {
             _ => {}
         }
         if !self.settings.preserve.links || facts.attributes.links < 2 {
-            return self.copy_one(branch, item, &facts);
+            return self.copy_one(branch, item, &facts).map(drop);
         }
         let keeps = branch.data.target.as_ref().map(|target| target.keeps());
         if keeps.is_some_and(|keeps| !keeps.links) {
             self.lose(LOST_LINKS);
-            return self.copy_one(branch, item, &facts);
+            return self.copy_one(branch, item, &facts).map(drop);
         }
         let copied = self.links.meet(&facts);
         let mut copied = copied.lock();
         if let Some(spot) = &*copied {
-            return self.link(branch, item, spot);
+            return self.link(branch, item, &facts, spot);
         }
-        self.copy_one(branch, item, &facts)?;
-        *copied = Spot::of(branch, item.target_name().to_owned());
+        if self.copy_one(branch, item, &facts)? != Some(Stays::Newer) {
+            *copied = Spot::of(branch, item.target_name().to_owned());
+        }
         Ok(())
     }
 
-    fn copy_one(&self, branch: &Branch, item: &Item, facts: &Facts) -> io::Result<()> {
-        let copied = match self.copy_over(branch, item, facts, branch.data.is_fresh) {
+    /// Copies one, or says why what is there stays.
+    fn copy_one(&self, branch: &Branch, item: &Item, facts: &Facts) -> io::Result<Option<Stays>> {
+        let stays = match self.copy_over(branch, item, facts, branch.data.is_fresh) {
             // Somebody made it since it was looked for, such as the requests of a copy that was killed.
             Err(error) if was_taken(&error) => self.copy_over(branch, item, facts, false)?,
-            copied => copied?,
+            stays => stays?,
         };
-        match copied {
-            true => self.report.files.add(1),
-            false => self.report.unchanged.add(1),
+        match stays {
+            None => self.report.files.add(1),
+            Some(_) => self.report.unchanged.add(1),
         }
-        Ok(())
+        Ok(stays)
     }
 
-    /// Copies a file in the place of what has its name. Says whether it had to be copied.
+    /// The same in the place of what has the name.
     fn copy_over(
         &self,
         branch: &Branch,
         item: &Item,
         facts: &Facts,
         is_fresh: bool,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Option<Stays>> {
         let existing = self.make_way(branch, item, is_fresh)?;
         match facts.attributes.kind {
             FileKind::Regular => self.copy_regular(branch, item, facts, existing.as_ref()),
             _ if !self.settings.recursive => Err(io::Error::other(
                 "it is no file; use -a to copy it as what it is",
             )),
-            _ => self.copy_other(branch, item, facts, existing.as_ref()),
+            _ => {
+                let made = self.copy_other(branch, item, facts, existing.as_ref())?;
+                Ok((!made).then_some(Stays::Same))
+            }
         }
     }
 
@@ -91,15 +100,13 @@ impl Direct<'_> {
         };
         let existing = target.find(item.target_name())?;
         match existing.as_ref().map(|existing| existing.attributes.kind) {
-            Some(FileKind::Directory)
-                if self.settings.delete
-                    && (self.settings.dry_run
-                        || remove_tree(self, branch, target, item.target_name())?) =>
-            {
-                Ok(None)
-            }
+            Some(FileKind::Directory) if !self.settings.delete => Err(in_the_way()),
+            Some(FileKind::Directory) if self.settings.dry_run => Ok(None),
             Some(FileKind::Directory) => {
-                Err(io::Error::other("a directory has the name of the copy"))
+                match remove_tree(self, branch, target, item.target_name())? {
+                    None => Ok(None),
+                    Some(kept) => Err(kept.into()),
+                }
             }
             Some(FileKind::Special(_)) if !self.settings.recursive => Err(io::Error::other(
                 "what has the name of the copy is no file and is not replaced",
@@ -113,24 +120,24 @@ impl Direct<'_> {
             .tell(|| branch.path_of(item.name()).display().to_string());
     }
 
-    /// Copies a regular file. Says whether it had to be copied.
+    /// Copies a regular file, or says why what is there stays.
     fn copy_regular(
         &self,
         branch: &Branch,
         item: &Item,
         facts: &Facts,
         existing: Option<&Facts>,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Option<Stays>> {
         let target = branch.data.target.as_ref();
         if let (Some(existing), Some(target)) = (existing, target)
-            && self.may_stay(branch, item, &**target, (facts, existing))?
+            && let Some(stays) = self.may_stay(branch, item, &**target, (facts, existing))?
         {
-            return Ok(false);
+            return Ok(Some(stays));
         }
         self.tell(branch, item);
         let Some(target) = target.filter(|_| !self.settings.dry_run) else {
             self.report.bytes.add(facts.attributes.size);
-            return Ok(true);
+            return Ok(None);
         };
         let source = item.found.file.open()?;
         let mut written = target.create(item.target_name(), existing)?;
@@ -140,16 +147,23 @@ impl Direct<'_> {
         }
         let dressed = self
             .dress(&*item.found.file, facts, existing, &**target)
+            .map(|dress| self.after_writing(dress))
             .and_then(|dress| written.dress(&dress, &|kind| self.lose(kind)));
         written.finish()?;
-        if self.settings.verify {
-            self.verify(&*source, &*written.content()?)?;
+        let verified = self.verify(&*source, &*written);
+        if matches!(verified, Ok(false)) {
+            return Err(io::Error::other(
+                "the copy differs from its source and was removed",
+            ));
         }
         written.publish()?;
+        if let Err(error) = verified {
+            self.fail(branch, item.name(), UNVERIFIED, error);
+        }
         if let Err(error) = dressed {
             self.fail(branch, item.name(), UNDRESSED, error);
         }
-        Ok(true)
+        Ok(None)
     }
 
     /// Copies the content.
@@ -216,12 +230,12 @@ impl Direct<'_> {
         }
     }
 
-    fn verify(&self, source: &dyn Content, copy: &dyn Content) -> io::Result<()> {
-        match self.is_equal(source, copy)? {
-            true => Ok(()),
-            false => Err(io::Error::other(
-                "the copy differs from its source and was removed",
-            )),
+    /// Whether what was written is what the source holds, if that is to be known. Where it cannot be known the copy is whole
+    /// all the same, and what it replaced may be gone.
+    fn verify(&self, source: &dyn Content, written: &dyn Written) -> io::Result<bool> {
+        match self.settings.verify {
+            true => self.is_equal(source, &*written.content()?),
+            false => Ok(true),
         }
     }
 
@@ -240,22 +254,22 @@ impl Direct<'_> {
         }
     }
 
-    /// Whether the copy that is there needs no new content. What else differs is set right.
+    /// Why the copy that is there needs no new content, if it needs none. What else differs is set right.
     fn may_stay(
         &self,
         branch: &Branch,
         item: &Item,
         target: &dyn Target,
         (facts, existing): (&Facts, &Facts),
-    ) -> io::Result<bool> {
+    ) -> io::Result<Option<Stays>> {
         let (wanted, there) = (&facts.attributes, &existing.attributes);
         if there.kind != FileKind::Regular {
-            return Ok(false);
-        }
-        if self.settings.update && there.modified >= wanted.modified {
-            return Ok(true);
+            return Ok(None);
         }
         let has_same_size = wanted.size == there.size;
+        if let Some(stays) = self.stays_as_new((facts, existing), target) {
+            return Ok(Some(stays));
+        }
         let is_same = match self.settings.unchanged {
             Unchanged::Never => false,
             Unchanged::ByTime => has_same_size && is_same_time(facts, existing, target),
@@ -267,7 +281,25 @@ impl Direct<'_> {
         if is_same && !self.settings.dry_run {
             self.set_right(branch, item, target, (facts, existing));
         }
-        Ok(is_same)
+        Ok(is_same.then_some(Stays::Same))
+    }
+
+    /// Why a file stays that is as new as its source, if such files do.
+    fn stays_as_new(
+        &self,
+        (facts, existing): (&Facts, &Facts),
+        target: &dyn Target,
+    ) -> Option<Stays> {
+        let (wanted, there) = (&facts.attributes, &existing.attributes);
+        let stays = self.settings.update
+            && there.kind == FileKind::Regular
+            && there.modified >= wanted.modified;
+        stays.then(
+            || match wanted.size == there.size && is_same_time(facts, existing, target) {
+                true => Stays::Same,
+                false => Stays::Newer,
+            },
+        )
     }
 
     /// Gives a copy whose content is right what else the source has.
@@ -323,6 +355,21 @@ impl Direct<'_> {
             xattrs: keep.attributes.then(|| source.xattrs()).transpose()?,
             adds_xattrs: false,
         })
+    }
+
+    /// The same of a file that gets new content.
+    fn after_writing(&self, dress: Dress) -> Dress {
+        let after = |permissions: u16| {
+            let mode = Mode::from_raw_mode(permissions.into());
+            local::after_writing(mode).as_raw_mode() as u16
+        };
+        Dress {
+            permissions: match self.settings.preserve.mode {
+                true => dress.permissions,
+                false => dress.permissions.map(after),
+            },
+            ..dress
+        }
     }
 
     /// Takes out of `dress` what `existing` has already, so that nothing is asked for that changes nothing.
@@ -390,12 +437,18 @@ impl Direct<'_> {
     }
 
     /// Makes `item` another name of what is at `spot`.
-    fn link(&self, branch: &Branch, item: &Item, spot: &Spot) -> io::Result<()> {
+    fn link(&self, branch: &Branch, item: &Item, facts: &Facts, spot: &Spot) -> io::Result<()> {
         let existing = self.make_way(branch, item, branch.data.is_fresh)?;
         let Some(target) = &branch.data.target else {
             self.report.files.add(1);
             return Ok(());
         };
+        let known = existing.as_ref();
+        let stays = known.and_then(|known| self.stays_as_new((facts, known), &**target));
+        if stays == Some(Stays::Newer) {
+            self.report.unchanged.add(1);
+            return Ok(());
+        }
         let directory = spot.open()?;
         if let Some(existing) = &existing {
             let first = directory.find(&spot.name)?;

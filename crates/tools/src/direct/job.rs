@@ -15,7 +15,7 @@ use penstock_vfs::FileKind;
 use super::{links::Links, patience::Patience, prune};
 use crate::{
     Report, Stop,
-    copy::Settings,
+    copy::{Settings, was_told},
     local::{is_root, is_temporary},
     tree::{Dress, Facts, FileKey, Found, Listing, Losses, Source, Target, was_taken},
     work::{self, Crew, Job, Node, Place},
@@ -23,9 +23,6 @@ use crate::{
 
 /// Files that one task copies at most.
 const BATCH_MAX: usize = 32;
-
-/// Rights of a directory while it is filled.
-const CLOSED: u16 = 0o700;
 
 /// What is said of a copy that is whole and lacks something else.
 pub(super) const UNDRESSED: &str = "cannot set attributes of the copy of";
@@ -81,7 +78,7 @@ impl Item {
 
     /// Refuses a name under which a neighbour of the copy may be written.
     pub(super) fn check_name(&self) -> io::Result<()> {
-        match is_temporary(self.target_name()) {
+        match is_temporary(self.target_name().to_bytes()) {
             false => Ok(()),
             true => Err(io::Error::other(
                 "copies on their way have such names: rename it, or remove what a copy left that was cut off",
@@ -231,7 +228,7 @@ impl<'a> Direct<'a> {
         match existing.map(|existing| existing.attributes.kind) {
             Some(FileKind::Directory) => {
                 let existing = above.open_in(name)?;
-                self.let_in(&*existing, source)?;
+                self.let_in(&*existing)?;
                 return Ok((Some(existing), false));
             }
             Some(_) if !self.settings.delete => {
@@ -246,20 +243,22 @@ impl<'a> Direct<'a> {
             }
             None => {}
         }
-        Ok((Some(above.make_directory(name, CLOSED)?), true))
+        let source = source.attributes.permissions.into();
+        let permissions = self.settings.mode_while_filled(source) as u16;
+        Ok((Some(above.make_directory(name, permissions)?), true))
     }
 
     /// Lets this process write into a directory that an earlier copy closed.
-    fn let_in(&self, existing: &dyn Target, source: &Facts) -> io::Result<()> {
-        let wanted = source.attributes.permissions;
+    fn let_in(&self, existing: &dyn Target) -> io::Result<()> {
         if self.settings.dry_run || !self.settings.preserve.mode || is_root() {
             return Ok(());
         }
-        if wanted & 0o700 == 0o700 || !existing.keeps().metadata {
+        let permissions = existing.facts()?.attributes.permissions;
+        if permissions & 0o700 == 0o700 || !existing.keeps().metadata {
             return Ok(());
         }
         let dress = Dress {
-            permissions: Some(wanted | 0o700),
+            permissions: Some(permissions | 0o700),
             ..Dress::default()
         };
         existing.dress(&dress, &|kind| self.lose(kind))
@@ -336,7 +335,8 @@ impl<'a> Direct<'a> {
             let begun = clock::now();
             if let Err(error) = self.copy_file(&branch, item) {
                 // An end on request is no failure.
-                if !(self.stop.is_set() && error.kind() == io::ErrorKind::Interrupted) {
+                let is_ended = self.stop.is_set() && error.kind() == io::ErrorKind::Interrupted;
+                if !is_ended && !was_told(&error) {
                     let is_dead = self.is_dead(&error, begun);
                     self.fail(&branch, item.name(), "cannot copy", error);
                     self.give_up(is_dead);

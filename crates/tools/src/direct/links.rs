@@ -16,8 +16,8 @@ pub(super) struct Links(Mutex<HashMap<FileKey, Link>>);
 
 #[derive(Debug)]
 struct Link {
-    /// Size and time of the content that was met first: another file with its number has others.
-    version: (u64, SystemTime),
+    /// Generation, size and time of what was met first: another file with its number has others.
+    version: (u32, u64, SystemTime),
     /// Names that were not met yet.
     left: u32,
     copy: Copied,
@@ -30,7 +30,7 @@ impl Links {
     /// Meets one of the names of a file.
     pub(super) fn meet(&self, facts: &Facts) -> Copied {
         let (key, attributes) = (facts.key(), &facts.attributes);
-        let version = (attributes.size, attributes.modified);
+        let version = (attributes.generation, attributes.size, attributes.modified);
         let new = || Link {
             version,
             left: attributes.links,

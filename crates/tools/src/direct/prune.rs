@@ -12,6 +12,7 @@ use std::{
 use penstock_base::Mutex;
 
 use super::job::{Branch, Direct};
+use crate::copy::Kept;
 use crate::tree::{Found, Listing, Target};
 
 /// Names that are handed on at once.
@@ -53,16 +54,16 @@ pub(super) fn prune(
     Ok(())
 }
 
-/// Tells what could not be removed. Says whether it stays: not if it went by itself.
-fn stays(direct: &Direct<'_>, branch: &Branch, path: &[u8], error: &io::Error) -> bool {
+/// Tells what could not be removed, and says that it stays: not if it went by itself.
+fn stays(direct: &Direct<'_>, branch: &Branch, path: &[u8], error: &io::Error) -> Option<Kept> {
     if error.kind() == io::ErrorKind::NotFound {
-        return false;
+        return None;
     }
     if !direct.stop.is_set() {
         branch.fail();
         direct.report.fail_to_remove(path, error);
     }
-    true
+    Some(Kept::Told)
 }
 
 fn all(listing: &dyn Listing) -> io::Result<Vec<Found>> {
@@ -112,18 +113,18 @@ struct Level {
     directories: Vec<CString>,
     /// Its files went, and its directories are known.
     is_emptied: bool,
-    /// Something in it stays.
-    is_kept: bool,
+    /// Why something in it stays, if it does.
+    kept: Option<Kept>,
 }
 
-/// Removes the directory `name` of the copy of `branch` with what is below it. Says whether it went: not if something
-/// stays in it. Ends with `Interrupted` when the work is to end.
+/// Removes the directory `name` of the copy of `branch` with what is below it. Says why something
+/// stays in it, if it does. Ends with `Interrupted` when the work is to end.
 pub(super) fn remove_tree(
     direct: &Direct<'_>,
     branch: &Branch,
     above: &Arc<dyn Target>,
     name: &CStr,
-) -> io::Result<bool> {
+) -> io::Result<Option<Kept>> {
     let mut levels = vec![enter(&**above, name, branch.relative(name))?];
     while let Some(mut level) = levels.pop() {
         if direct.stop.is_set() {
@@ -138,19 +139,19 @@ pub(super) fn remove_tree(
             let path = [&level.path, &b"/"[..], name.to_bytes()].concat();
             let inner = enter(&*level.directory, &name, path.clone());
             let inner = inner.map_err(|error| stays(direct, branch, &path, &error));
-            level.is_kept |= inner.as_ref().is_err_and(|stays| *stays);
+            level.kept = level.kept.max(inner.as_ref().err().copied().flatten());
             levels.push(level);
             levels.extend(inner);
             continue;
         }
         let directory = levels.last().map_or(above, |parent| &parent.directory);
-        let is_kept = leave(direct, branch, &level, &**directory);
+        let kept = leave(direct, branch, &level, &**directory);
         match levels.last_mut() {
-            Some(parent) => parent.is_kept |= is_kept,
-            None => return Ok(!is_kept),
+            Some(parent) => parent.kept = parent.kept.max(kept),
+            None => return Ok(kept),
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 /// Opens a directory to empty it.
@@ -166,7 +167,7 @@ fn enter(above: &dyn Target, name: &CStr, path: Vec<u8>) -> io::Result<Level> {
         path,
         directories: Vec::new(),
         is_emptied: false,
-        is_kept: false,
+        kept: None,
     })
 }
 
@@ -176,32 +177,32 @@ fn empty(direct: &Direct<'_>, branch: &Branch, level: &mut Level) {
     let listed = level.directory.as_source().listing();
     let found = listed.and_then(|listing| all(&*listing));
     let found = found.unwrap_or_else(|error| {
-        level.is_kept |= stays(direct, branch, &level.path, &error);
+        level.kept = level.kept.max(stays(direct, branch, &level.path, &error));
         Vec::new()
     });
     for found in found {
         let path = [&level.path, &b"/"[..], found.name.to_bytes()].concat();
         if direct.settings.exclude.leave_out(&path, found.is_directory) {
-            level.is_kept = true;
+            level.kept = level.kept.max(Some(Kept::LeftOut));
         } else if found.is_directory {
             level.directories.push(found.name);
         } else if let Err(error) = level.directory.remove_file(&found.name) {
-            level.is_kept |= stays(direct, branch, &path, &error);
+            level.kept = level.kept.max(stays(direct, branch, &path, &error));
         } else {
             direct.report.removed.add(1);
         }
     }
 }
 
-/// Removes a directory that was emptied. Says whether it stays.
-fn leave(direct: &Direct<'_>, branch: &Branch, level: &Level, above: &dyn Target) -> bool {
-    if level.is_kept {
-        return true;
+/// Removes a directory that was emptied. Says why it stays, if it does.
+fn leave(direct: &Direct<'_>, branch: &Branch, level: &Level, above: &dyn Target) -> Option<Kept> {
+    if level.kept.is_some() {
+        return level.kept;
     }
     match above.remove_directory(&level.name) {
         Ok(()) => {
             direct.report.removed.add(1);
-            false
+            None
         }
         Err(error) => stays(direct, branch, &level.path, &error),
     }

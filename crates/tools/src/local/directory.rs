@@ -21,8 +21,21 @@ use rustix::{
     io::Errno,
 };
 
+use super::metadata::another;
+
 /// Bytes of names that are listed at once.
 const PAGE_BYTES: usize = 32 << 10;
+
+/// When a file was made; where its file system does not tell, when anything of it changed last, which other names change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin(i64, u32);
+
+impl Origin {
+    /// As the generation of an inode.
+    pub(crate) fn generation(self) -> u32 {
+        self.0 as u32 ^ self.1.rotate_left(2)
+    }
+}
 
 /// What a listing tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,6 +154,22 @@ impl Directory {
             return Ok(found.stx_attributes.contains(told));
         }
         Ok(self.own_stat()?.st_dev != self.stat(name)?.st_dev)
+    }
+
+    /// What tells the file that was seen under `name` from another one that gets its number.
+    pub(crate) fn origin(&self, name: &CStr, seen: &Stat) -> io::Result<Origin> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let asked = StatxFlags::INO | StatxFlags::CTIME | StatxFlags::BTIME;
+        let found = statx(self, name, flags, asked)?;
+        if found.stx_ino != seen.st_ino {
+            return Err(another());
+        }
+        let is_told = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
+        let time = match is_told {
+            true => found.stx_btime,
+            false => found.stx_ctime,
+        };
+        Ok(Origin(time.tv_sec, time.tv_nsec))
     }
 
     /// Removes `name`, which is no directory.

@@ -103,7 +103,7 @@ pub(crate) fn stat_of_kind(stat: Stat, seen: FileType) -> io::Result<Stat> {
     }
 }
 
-fn another() -> io::Error {
+pub(crate) fn another() -> io::Error {
     io::Error::other("another file got its name just now; try again")
 }
 
@@ -135,7 +135,17 @@ impl Attempts {
 }
 
 /// Rights of its owner and its group, which a file lends to who runs it.
-const LENT: Mode = Mode::SUID.union(Mode::SGID);
+pub(crate) const LENT: Mode = Mode::SUID.union(Mode::SGID);
+
+/// The rights of a file whose content this process replaces, as the system leaves them where it is written to.
+pub(crate) fn after_writing(mode: Mode) -> Mode {
+    let mut lent = Mode::SUID;
+    lent.set(Mode::SGID, mode.contains(Mode::XGRP));
+    match is_root() {
+        true => mode,
+        false => mode.difference(lent),
+    }
+}
 
 /// Gives an open file its owner. Who may not give files away keeps them, as with cp(1), and gets the group if
 /// that is possible. Returns those rights that the file must not lend then.
@@ -204,16 +214,15 @@ impl Handle {
 
     /// The list of who may use it, as the system has it; the only attribute that such files have.
     pub(crate) fn access_list(&self) -> Option<Vec<u8>> {
-        let mut list = vec![0; ATTRIBUTES_MAX];
-        let size = fs::getxattr(self.path(), ACCESS_LIST, &mut list[..]).ok()?;
-        list.truncate(size);
-        Some(list)
+        let list = self.access_list_alone().ok()?;
+        list.into_iter().next().map(|(_, list)| list)
     }
 
-    /// The same as the only attribute.
-    pub(crate) fn access_list_alone(&self) -> Attributes {
-        let list = self.access_list().into_iter();
-        list.map(|list| (ACCESS_LIST.to_owned(), list)).collect()
+    /// The same as an attribute. Fails if nobody knows whether there is one.
+    pub(crate) fn access_list_alone(&self) -> rustix::io::Result<Attributes> {
+        let mut list = vec![0; ATTRIBUTES_MAX];
+        let size = fs::getxattr(self.path(), ACCESS_LIST, &mut list[..]);
+        alone(size.map(|size| list[..size].to_vec()))
     }
 
     /// Sets the list.
@@ -227,6 +236,13 @@ impl Handle {
     fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.0.as_raw_fd())
     }
+}
+
+/// Whether this process may give its files to a group.
+pub(crate) fn may_give_to(group: u32) -> bool {
+    let group = Gid::from_raw(group);
+    let is_member = || rustix::process::getgroups().is_ok_and(|groups| groups.contains(&group));
+    is_root() || group == rustix::process::getegid() || is_member()
 }
 
 /// Whether this process may do what only root may.
@@ -285,24 +301,30 @@ fn value(file: impl AsFd, name: &CStr) -> rustix::io::Result<Vec<u8>> {
 }
 
 /// The access list of an open file as the only attribute; none where it has none.
-pub(crate) fn access_list(file: impl AsFd) -> Attributes {
-    let list = value(file, ACCESS_LIST).ok();
-    list.map(|list| (ACCESS_LIST.to_owned(), list))
-        .into_iter()
-        .collect()
+pub(crate) fn access_list(file: impl AsFd) -> rustix::io::Result<Attributes> {
+    alone(value(file, ACCESS_LIST))
+}
+
+fn alone(list: rustix::io::Result<Vec<u8>>) -> rustix::io::Result<Attributes> {
+    match list {
+        Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => Ok(Vec::new()),
+        list => Ok(vec![(ACCESS_LIST.to_owned(), list?)]),
+    }
 }
 
 /// Sets the mode of an open file that was given these attributes. The mode of a file with an access list has the list's
 /// mask where the rights of its group are: a file that does not take the list gets those of the group alone.
 pub(crate) fn set_mode(file: impl AsFd, mode: Mode, given: &Attributes) -> rustix::io::Result<()> {
+    fs::fchmod(&file, mode_with(&file, mode, given))
+}
+
+/// The mode that such a file gets.
+pub(crate) fn mode_with(file: impl AsFd, mode: Mode, given: &Attributes) -> Mode {
     let list = given
         .iter()
         .find(|(name, _)| name.as_c_str() == ACCESS_LIST);
-    let lost = list.filter(|_| fs::fgetxattr(&file, ACCESS_LIST, &mut [0_u8; 0][..]).is_err());
-    fs::fchmod(
-        &file,
-        lost.map_or(mode, |(_, list)| without_mask(mode, list)),
-    )
+    let lost = list.filter(|_| fs::fgetxattr(file, ACCESS_LIST, &mut [0_u8; 0][..]).is_err());
+    lost.map_or(mode, |(_, list)| without_mask(mode, list))
 }
 
 /// The mode of a file without its access list: a version of four bytes, and entries of a tag, rights and an identity (`linux/posix_acl_xattr.h`).
@@ -338,6 +360,30 @@ pub(crate) fn set_attributes(
         }
     }
     Ok(are_taken)
+}
+
+/// Whether an open file with `existing` attributes would have others if it were given those that are `wanted`, as far as its
+/// file system takes them and this process may set them.
+pub(crate) fn would_change(file: impl AsFd, wanted: &Attributes, existing: &Attributes) -> bool {
+    let is_taken = |name: &CStr| {
+        let there = fs::fgetxattr(&file, name, &mut [0_u8; 0][..]);
+        is_settable(name) && there != Err(Errno::NOTSUP)
+    };
+    let comes = |(name, value): &(CString, Vec<u8>)| {
+        is_taken(name) && existing.iter().all(|one| (&one.0, &one.1) != (name, value))
+    };
+    let goes = |(name, _): &(CString, Vec<u8>)| {
+        is_settable(name) && wanted.iter().all(|(other, _)| other != name)
+    };
+    wanted.iter().any(comes) || existing.iter().any(goes)
+}
+
+/// Whether attributes of this name are what copies make of them: the system has rules of its own for others.
+fn is_settable(name: &CStr) -> bool {
+    let is_of_root = name == c"security.capability" || name.to_bytes().starts_with(b"trusted.");
+    let is_of_all = ["user.", "system.posix_acl_"];
+    let is_of_all = is_of_all.map(|begin| name.to_bytes().starts_with(begin.as_bytes()));
+    is_of_all.contains(&true) || (is_of_root && is_root())
 }
 
 /// Takes away the list that a new file got from its directory.

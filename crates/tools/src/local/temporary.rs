@@ -13,7 +13,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{self, FlockOperation, Mode, OFlags},
+    fs::{self, FlockOperation, Mode, OFlags, Stat},
     io::Errno,
 };
 
@@ -37,8 +37,8 @@ pub(crate) fn temporary_name(name: &CStr) -> CString {
 }
 
 /// Whether a file could be written under this name that will get another one.
-pub(crate) fn is_temporary(name: &CStr) -> bool {
-    let digits = name.to_bytes().strip_prefix(BEGINNING);
+pub(crate) fn is_temporary(name: &[u8]) -> bool {
+    let digits = name.strip_prefix(BEGINNING);
     digits.is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
@@ -55,14 +55,7 @@ impl Temporary {
     /// A new and empty file that will be `name` in `directory`. Only its owner may look at it. Fails with
     /// `ResourceBusy` if another process is about to write the same.
     pub(crate) fn create(directory: &Arc<Directory>, name: &CStr) -> io::Result<Self> {
-        let busy = |error| match error {
-            Errno::BUSY => io::Error::new(
-                io::ErrorKind::ResourceBusy,
-                "another process is writing the same file now; try again when it has ended",
-            ),
-            other => other.into(),
-        };
-        Self::create_alone(directory, name).map_err(busy)
+        Self::create_alone(directory, name).map_err(explained)
     }
 
     fn create_alone(directory: &Arc<Directory>, name: &CStr) -> rustix::io::Result<Self> {
@@ -84,11 +77,27 @@ impl Temporary {
     }
 
     /// Gives it its name, in the place of what has it. Nobody ever sees less than all of it.
-    pub(crate) fn publish(mut self, name: &CStr) -> io::Result<()> {
+    pub(crate) fn publish(self, name: &CStr) -> io::Result<()> {
+        self.publish_by(&|directory, on_its_way, _| {
+            Ok(fs::renameat(directory, on_its_way, directory, name)?)
+        })
+    }
+
+    /// The same by who is told the directory, the name that it has, and what it is.
+    pub(crate) fn publish_by(
+        mut self,
+        rename: &dyn Fn(&Directory, &CStr, &Stat) -> io::Result<()>,
+    ) -> io::Result<()> {
         flush(&self.file)?;
-        fs::renameat(&self.directory, &self.name, &self.directory, name)?;
+        let own = self.check_name().map_err(explained)?;
+        rename(&self.directory, &self.name, &own)?;
         self.is_published = true;
         Ok(())
+    }
+
+    /// Fails with `BUSY` if what has the name of a file on its way is not this one.
+    fn check_name(&self) -> rustix::io::Result<Stat> {
+        check_name(&self.directory, &self.name, &self.file)
     }
 }
 
@@ -100,9 +109,19 @@ impl AsFd for Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        if !self.is_published {
+        if !self.is_published && self.check_name().is_ok() {
             let _ = self.directory.remove_file(&self.name);
         }
+    }
+}
+
+fn explained(error: Errno) -> io::Error {
+    match error {
+        Errno::BUSY => io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "another process is writing the same file now, or another user's was cut off; try again when it has ended, or remove .parcp-*",
+        ),
+        other => other.into(),
     }
 }
 
@@ -123,7 +142,7 @@ pub(crate) fn left_in(directory: &Directory) -> rustix::io::Result<HashSet<CStri
             return Ok(left);
         }
         let names = page.into_iter().map(|entry| entry.name);
-        left.extend(names.filter(|name| is_temporary(name)));
+        left.extend(names.filter(|name| is_temporary(name.to_bytes())));
     }
 }
 
@@ -143,7 +162,7 @@ pub(crate) fn make_under(
     let temporary = temporary_name(name);
     match make(&temporary) {
         Err(Errno::EXIST) => {
-            directory.remove_file(&temporary)?;
+            remove_left(directory, &temporary)?;
             make(&temporary)?;
         }
         made => made?,
@@ -184,6 +203,8 @@ fn remove_left(directory: &Directory, name: &CStr) -> rustix::io::Result<()> {
     let left = match fs::openat(directory, name, flags, Mode::empty()) {
         Ok(file) => Some(file),
         Err(Errno::NOENT) => return Ok(()),
+        // Of another user, who may write it.
+        Err(Errno::ACCESS | Errno::PERM) => return Err(Errno::BUSY),
         // A link or what is no file, which nobody writes.
         Err(_) => None,
     };
@@ -194,11 +215,15 @@ fn remove_left(directory: &Directory, name: &CStr) -> rustix::io::Result<()> {
     directory.remove_file(name)
 }
 
-/// Fails with `BUSY` if another process has put its own file in the place of what was left.
-fn check_name(directory: &Directory, name: &CStr, file: &OwnedFd) -> rustix::io::Result<()> {
+/// Fails with `BUSY` if another process has put its own file in the place of this one.
+pub(crate) fn check_name(
+    directory: &Directory,
+    name: &CStr,
+    file: &OwnedFd,
+) -> rustix::io::Result<Stat> {
     let (own, named) = (fs::fstat(file)?, directory.stat_if_any(name)?);
     match named {
-        Some(named) if is_same_file(&named, &own) => Ok(()),
+        Some(named) if is_same_file(&named, &own) => Ok(own),
         _ => Err(Errno::BUSY),
     }
 }
@@ -230,6 +255,23 @@ mod tests {
         let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["first", "name"]);
+    }
+
+    /// It was published, half written as it was, or removed.
+    #[test]
+    fn what_another_writes_under_the_same_name_stays_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::open(folder.path()).unwrap();
+        let own = Temporary::create(&directory, c"name").unwrap();
+        directory.remove_file(&own.name).unwrap();
+        let other = Temporary::create(&directory, c"name").unwrap();
+        let error = own.publish(c"name").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
+        assert!(directory.stat_if_any(c"name").unwrap().is_none());
+        let make = |under: &CStr| fs::symlinkat(c"x", &directory, under);
+        let made = make_under(&directory, (c"name", true), &make);
+        assert_eq!(made, Err(Errno::BUSY));
+        other.publish(c"name").unwrap();
     }
 
     #[test]

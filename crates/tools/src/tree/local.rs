@@ -21,8 +21,8 @@ use super::{
 };
 use crate::{
     local::{
-        self, Attempts, Directory, Handle, Temporary, c_string, clear_way, kind_of, make_under,
-        read_fully, stat_of_same, write_fully,
+        self, Attempts, Directory, Handle, Temporary, c_string, check_name, clear_way, kind_of,
+        make_under, read_fully, stat_of_same, write_fully,
     },
     volume::errno_of,
 };
@@ -47,7 +47,11 @@ impl LocalSource {
 
 impl Source for LocalSource {
     fn facts(&self) -> io::Result<Facts> {
-        Ok(facts(&self.directory.stat(&self.name)?))
+        facts_of(
+            &self.directory,
+            &self.name,
+            &self.directory.stat(&self.name)?,
+        )
     }
 
     fn listing(&self) -> io::Result<Box<dyn Listing>> {
@@ -400,7 +404,8 @@ impl Written for LocalNew {
 
 impl Drop for LocalNew {
     fn drop(&mut self) {
-        if !self.is_published {
+        // What took its place is another's.
+        if !self.is_published && check_name(&self.directory, &self.name, &self.file).is_ok() {
             let _ = self.directory.remove_file(&self.name);
         }
     }
@@ -431,6 +436,15 @@ fn dress_open(file: impl AsFd, dress: &Dress, lost: Lost<'_>) -> io::Result<()> 
         attempts.note(fs::futimens(&file, &timestamps(times)));
     }
     Ok(attempts.end()?)
+}
+
+/// What the system says of a file; of one with several names also what tells it from another one that gets its number.
+pub(crate) fn facts_of(directory: &Directory, name: &CStr, stat: &Stat) -> io::Result<Facts> {
+    let mut facts = facts(stat);
+    if facts.attributes.kind != FileKind::Directory && facts.attributes.links > 1 {
+        facts.attributes.generation = directory.origin(name, stat)?.generation();
+    }
+    Ok(facts)
 }
 
 /// What the system says of a file.
@@ -499,6 +513,44 @@ fn timestamps((accessed, modified): (SystemTime, SystemTime)) -> Timestamps {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_does_not_become_whole_takes_none_with_it_that_replaced_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = LocalTarget(Directory::open(folder.path()).unwrap());
+        let cut_off = target.begin(c"file", true).unwrap();
+        let other = target.begin(c"file", true).unwrap();
+        other.write_at(0, Bytes::from_static(b"whole")).unwrap();
+        other.publish().unwrap();
+        drop(cut_off);
+        assert!(target.find(c"file").unwrap().is_some());
+        drop(target.begin(c"alone", true).unwrap());
+        assert!(target.find(c"alone").unwrap().is_none());
+    }
+
+    #[test]
+    fn another_file_with_the_number_of_one_before_has_another_generation() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::open(folder.path()).unwrap();
+        let made = || {
+            for name in ["one", "other"] {
+                let _ = std::fs::remove_file(folder.path().join(name));
+            }
+            std::fs::write(folder.path().join("one"), "x").unwrap();
+            std::fs::hard_link(folder.path().join("one"), folder.path().join("other")).unwrap();
+            let source = |name: &CStr| LocalSource {
+                directory: Arc::clone(&directory),
+                name: name.to_owned(),
+            };
+            let facts = [c"one", c"other"].map(|name| source(name).facts().unwrap());
+            let generations = facts.map(|facts| facts.attributes.generation);
+            assert_eq!(generations[0], generations[1]);
+            generations[0]
+        };
+        // The clock of a file system may stand still for some milliseconds.
+        let first = made();
+        assert!((0..10_000).any(|_| made() != first));
+    }
 
     #[test]
     fn times_before_1970_come_back_as_they_were() {

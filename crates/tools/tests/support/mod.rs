@@ -15,7 +15,10 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
+use rustix::{
+    fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags},
+    process::{Gid, Uid},
+};
 
 /// Which kinds of files and attributes a tree has besides files, directories and links.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +55,25 @@ pub(crate) const EVERYTHING: Variety = Variety {
 /// Whether this process may do everything.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// Does something as another user: threads that are begun there are that user's, too. Nothing is done where this process
+/// may not become another.
+pub(crate) fn as_user<T: Send>(user: u32, work: impl FnOnce() -> T + Send) -> Option<T> {
+    if !is_root() {
+        penstock_skips::skipped("only root becomes another user");
+        return None;
+    }
+    std::thread::scope(|scope| {
+        let done = scope.spawn(|| {
+            let (user, group) = (Uid::from_raw(user), Gid::from_raw(user));
+            rustix::thread::set_thread_groups(&[]).unwrap();
+            rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+            work()
+        });
+        Some(done.join().unwrap())
+    })
 }
 
 /// Fills `root` with `count` entries.

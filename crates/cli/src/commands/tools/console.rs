@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::pipes::Patient;
 use crate::{
     failure::{Exit, Failure, Outcome},
-    output,
+    limits, output,
 };
 
 /// How often the line on the terminal is drawn anew.
@@ -66,6 +66,7 @@ pub(in crate::commands) struct Work {
 impl Work {
     /// Runs `tool` until its end or Ctrl-C, and tells what came of it.
     pub(in crate::commands) fn run(self, tool: impl FnOnce(&Report, &Stop) -> Outcome) -> Outcome {
+        limits::raised_descriptor_limit();
         let stop = Stop::default();
         watch_signals(&stop)?;
         let unwritten = Arc::new(OnceLock::new());

@@ -3,7 +3,11 @@
 use std::{
     io,
     os::fd::OwnedFd,
-    sync::{Arc, mpsc::SyncSender},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::SyncSender,
+    },
     time::SystemTime,
 };
 
@@ -24,7 +28,7 @@ use crate::{
     Report,
     accounts::Accounts,
     local::{self, Handle},
-    tree::{Facts, Source, local::facts},
+    tree::{Facts, Source, local::facts_of},
     work::{self, Crew, Job},
 };
 
@@ -60,8 +64,8 @@ pub(super) struct Found {
 pub(super) struct Names {
     pub(super) file: FileId,
     pub(super) count: u64,
-    /// Size and time of the content: another file with its number has others.
-    pub(super) version: (u64, SystemTime),
+    /// Generation, size and time: another file with its number has others.
+    pub(super) version: (u32, u64, SystemTime),
 }
 
 impl Names {
@@ -71,7 +75,7 @@ impl Names {
         has_names.then(|| Self {
             file: FileId::new(key.device, key.number),
             count: attributes.links.into(),
-            version: (attributes.size, attributes.modified),
+            version: (attributes.generation, attributes.size, attributes.modified),
         })
     }
 }
@@ -108,6 +112,8 @@ pub(super) struct Large {
     file: Arc<Opened>,
     path: Vec<u8>,
     pub(super) ranges: Vec<(u64, u64)>,
+    /// It held less than it had said.
+    is_short: AtomicBool,
 }
 
 impl Large {
@@ -116,12 +122,13 @@ impl Large {
             file: Arc::clone(&self.file),
             path: self.path.clone(),
             ranges: vec![(0, self.file.size())],
+            is_short: AtomicBool::new(false),
         }
     }
 
-    /// Notes if it changed since it was looked at first.
+    /// Notes if it changed since it was looked at first, or held less than it had said.
     pub(super) fn look_again(&self, report: &Report) {
-        if self.file.has_changed() {
+        if self.is_short.load(Ordering::Relaxed) || self.file.has_changed() {
             report.note_change(as_path(&self.path));
         }
     }
@@ -222,6 +229,7 @@ impl<'a> Reading<'a> {
         if kind == Kind::File && self.except.contains(&FileId::from(&stat)) {
             return Ok(self.leave_out(path, "it is the archive"));
         }
+        let names = Names::of(&facts_of(&planned.directory, &planned.name, &stat)?);
         let mut member = self.plain_member(path, kind, &stat);
         let mut content = Content::Nothing;
         match (kind, opened) {
@@ -247,7 +255,7 @@ impl<'a> Reading<'a> {
         Ok(Some(Found {
             member,
             content,
-            names: Names::of(&facts(&stat)),
+            names,
         }))
     }
 
@@ -285,6 +293,7 @@ impl<'a> Reading<'a> {
             file: Arc::new(file),
             path: path.to_vec(),
             ranges,
+            is_short: AtomicBool::new(false),
         };
         if member.stored() > SMALL_BYTES {
             return Content::Large(Arc::new(large));
@@ -300,10 +309,14 @@ impl<'a> Reading<'a> {
         Content::Small(bytes)
     }
 
-    /// Reads a piece of a file. What is not there any more is zeros: the header has said how much comes.
+    /// Reads a piece of a file. What is not there is zeros: the header has said how much comes.
     fn piece(&self, large: &Large, offset: u64, buffer: &mut [u8]) {
         match large.file.read(buffer, offset) {
-            Ok(count) => buffer[count..].fill(0),
+            Ok(count) => {
+                buffer[count..].fill(0);
+                let is_short = count < buffer.len();
+                large.is_short.fetch_or(is_short, Ordering::Relaxed);
+            }
             Err(error) => {
                 buffer.fill(0);
                 self.report

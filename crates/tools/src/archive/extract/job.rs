@@ -306,8 +306,20 @@ impl<'a> Writing<'a> {
     }
 
     fn directory(&self, directory: &dyn Target, member: &Member) {
-        let dress = self.dress(directory, member);
-        if let Err(error) = directory.dress(&dress, &|kind| self.losses.tell(kind)) {
+        self.dress_directory(directory, member, &self.dress(directory, member));
+    }
+
+    /// Gives a directory its owner and mode where the work ends before it is whole.
+    pub(super) fn open(&self, directory: &dyn Target, member: &Member) {
+        let dress = Dress {
+            times: None,
+            ..self.dress(directory, member)
+        };
+        self.dress_directory(directory, member, &dress);
+    }
+
+    fn dress_directory(&self, directory: &dyn Target, member: &Member, dress: &Dress) {
+        if let Err(error) = directory.dress(dress, &|kind| self.losses.tell(kind)) {
             self.fail_to_dress(&member.name, &error);
         }
     }
