@@ -280,3 +280,44 @@ fn whoever_closes_a_file_that_could_not_be_saved_hears_of_it() {
     assert_eq!(ended.status.code(), Some(7), "{ended:?}");
     assert_eq!(stored(&server, "file"), None);
 }
+
+/// Only the last close of a file tells, and partar, and parcp of what it renames before, did not ask it.
+#[test]
+fn parcp_and_partar_tell_what_a_mount_could_not_save() {
+    for mode in ["streaming", "staged"] {
+        let (scratch, server) = (Scratch::new(), strict_server());
+        let folder = scratch.folder("source");
+        std::fs::write(folder.join("refused"), "text").expect("writable");
+        let archive = scratch.path("archive.tar");
+        let tool = |name: &str, arguments: &[&str], paths: &[&Path]| {
+            let mut command = scratch.penstock();
+            command.args(["as", name]).args(arguments).args(paths);
+            command.output().expect("it starts")
+        };
+        let above = folder.parent().expect("it has one");
+        let create = tool(
+            "partar",
+            &["-cf"],
+            &[&archive, Path::new("-C"), above, Path::new("source")],
+        );
+        assert!(create.status.success(), "{create:?}");
+        let (_mounted, mountpoint) = mounted_in(mode, &scratch, &server);
+        refuse_uploads(&server);
+        let copied = tool("parcp", &["-r"], &[&folder, &mountpoint.join("copy")]);
+        assert_eq!(copied.status.code(), Some(1), "{mode}: {copied:?}");
+        let extracted = tool(
+            "partar",
+            &["-xf"],
+            &[&archive, Path::new("-C"), &mountpoint],
+        );
+        assert_eq!(extracted.status.code(), Some(2), "{mode}: {extracted:?}");
+        for told in [copied, extracted] {
+            let said = String::from_utf8_lossy(&told.stderr).into_owned();
+            assert!(
+                said.contains("refused': Permission denied"),
+                "{mode}: {said}"
+            );
+        }
+        server.faults().clear();
+    }
+}

@@ -161,7 +161,10 @@ impl Copying<'_> {
             && let Some(stays) = self.may_stay(branch, item, stat, existing)?
         {
             self.report.unchanged.add(1);
-            branch.data.made.add_existing(existing);
+            if let Some(target) = &branch.data.target {
+                let found = (item.target_name(), existing);
+                branch.data.made.add_existing(target, found)?;
+            }
             return Ok(match stays {
                 Stays::Same => Done::There,
                 Stays::Newer => Done::Other,
@@ -559,7 +562,8 @@ impl Copying<'_> {
                 false => fs::mknodat(target, under, kind, mode, stat.st_rdev),
             })?;
         }
-        branch.data.made.add_existing(&target.stat(name)?);
+        let made = target.stat(name)?;
+        branch.data.made.add_existing(target, (name, &made))?;
         let kept = same_kind.filter(|_| is_same);
         if let Err(error) = self.dress_other(branch, item, stat, kept) {
             self.fail(branch, &item.name, UNDRESSED, error.into());

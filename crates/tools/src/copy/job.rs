@@ -137,10 +137,10 @@ impl<'a> Copying<'a> {
             None => (None, true),
             Some(above) => self.make_directory(above, name, &stat)?,
         };
-        if let Some(target) = &target {
+        if let (Some(target), Some(above)) = (&target, &branch.data.target) {
             let own = target.own_stat()?;
             branch.data.made.check(&own)?;
-            branch.data.made.add_existing(&own);
+            branch.data.made.add_existing(above, (name, &own))?;
         }
         if is_fresh {
             self.report

@@ -11,6 +11,7 @@ pub(crate) use content::{
     Segments, copy_range, is_equal, is_on_fuse, read_fully, set_size, write_fully,
 };
 pub(crate) use directory::{Directory, Entry, Origin, Place, c_string, kind_of, last_name};
+pub(crate) use flush::close;
 pub use flush::flush;
 pub use metadata::FileId;
 pub(crate) use metadata::{
@@ -19,5 +20,5 @@ pub(crate) use metadata::{
     remove_access_list, set_attributes, set_mode, stat_of_kind, stat_of_same, times, would_change,
 };
 pub(crate) use temporary::{
-    Temporary, check_name, clear_way, is_temporary, left_in, make_under, temporary_name,
+    Temporary, Unfinished, clear_way, is_temporary, left_in, make_under, temporary_name,
 };

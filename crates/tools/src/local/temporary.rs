@@ -17,7 +17,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Directory, flush, is_same_file};
+use super::{Directory, FileId, close, flush, is_same_file};
 
 /// What such names begin with.
 const BEGINNING: &[u8] = b".parcp-";
@@ -42,13 +42,53 @@ pub(crate) fn is_temporary(name: &[u8]) -> bool {
     digits.is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
+/// The name of a file on its way. Dropped before the file is whole, it is gone, unless another file has it by then.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    directory: Arc<Directory>,
+    name: CString,
+    file: FileId,
+    is_whole: bool,
+}
+
+impl Unfinished {
+    pub(crate) fn new(directory: &Arc<Directory>, name: CString, file: FileId) -> Self {
+        Self {
+            directory: Arc::clone(directory),
+            name,
+            file,
+            is_whole: false,
+        }
+    }
+
+    /// The file is whole.
+    pub(crate) fn finish(&mut self) {
+        self.is_whole = true;
+    }
+
+    /// Fails with `BUSY` if another file has the name.
+    fn check(&self) -> rustix::io::Result<()> {
+        match self.directory.stat_if_any(&self.name)? {
+            Some(named) if FileId::from(&named) == self.file => Ok(()),
+            _ => Err(Errno::BUSY),
+        }
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.is_whole && self.check().is_ok() {
+            let _ = self.directory.remove_file(&self.name);
+        }
+    }
+}
+
 /// A file on its way. Dropped before it is published, it is gone.
 #[derive(Debug)]
 pub(crate) struct Temporary {
-    directory: Arc<Directory>,
-    name: CString,
+    // The name goes before the file is closed, which could store it.
+    name: Unfinished,
     file: OwnedFd,
-    is_published: bool,
 }
 
 impl Temporary {
@@ -63,13 +103,10 @@ impl Temporary {
         for _ in 0..ATTEMPTS_MAX {
             match create(directory, &name) {
                 Err(Errno::EXIST) => remove_left(directory, &name)?,
-                file => {
-                    return Ok(Self {
-                        directory: Arc::clone(directory),
-                        name,
-                        file: file?,
-                        is_published: false,
-                    });
+                made => {
+                    let (file, id) = made?;
+                    let name = Unfinished::new(directory, name, id);
+                    return Ok(Self { name, file });
                 }
             }
         }
@@ -83,35 +120,23 @@ impl Temporary {
         })
     }
 
-    /// The same by who is told the directory, the name that it has, and what it is.
+    /// The same by who is told the directory, the name that it has, and which file it is.
     pub(crate) fn publish_by(
-        mut self,
-        rename: &dyn Fn(&Directory, &CStr, &Stat) -> io::Result<()>,
+        self,
+        rename: &dyn Fn(&Directory, &CStr, FileId) -> io::Result<()>,
     ) -> io::Result<()> {
         flush(&self.file)?;
-        let own = self.check_name().map_err(explained)?;
-        rename(&self.directory, &self.name, &own)?;
-        self.is_published = true;
-        Ok(())
-    }
-
-    /// Fails with `BUSY` if what has the name of a file on its way is not this one.
-    fn check_name(&self) -> rustix::io::Result<Stat> {
-        check_name(&self.directory, &self.name, &self.file)
+        let Self { file, mut name } = self;
+        name.check().map_err(explained)?;
+        rename(&name.directory, &name.name, name.file)?;
+        name.finish();
+        close(file)
     }
 }
 
 impl AsFd for Temporary {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if !self.is_published && self.check_name().is_ok() {
-            let _ = self.directory.remove_file(&self.name);
-        }
     }
 }
 
@@ -177,15 +202,16 @@ pub(crate) fn make_under(
     }
 }
 
-fn create(directory: &Directory, name: &CStr) -> rustix::io::Result<OwnedFd> {
+fn create(directory: &Directory, name: &CStr) -> rustix::io::Result<(OwnedFd, FileId)> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
     lock(&file)?;
-    if fs::fstat(&file)?.st_nlink == 0 {
+    let stat = fs::fstat(&file)?;
+    if stat.st_nlink == 0 {
         // Who came before the lock took it for one that was left; or the file system counts no names.
-        check_name(directory, name, &file)?;
+        check_name(directory, name, &stat)?;
     }
-    Ok(file)
+    Ok((file, FileId::from(&stat)))
 }
 
 /// Locks a file for this process. Fails with `BUSY` if another has it; a file system without locks has none.
@@ -210,20 +236,15 @@ fn remove_left(directory: &Directory, name: &CStr) -> rustix::io::Result<()> {
     };
     if let Some(file) = &left {
         lock(file)?;
-        check_name(directory, name, file)?;
+        check_name(directory, name, &fs::fstat(file)?)?;
     }
     directory.remove_file(name)
 }
 
 /// Fails with `BUSY` if another process has put its own file in the place of this one.
-pub(crate) fn check_name(
-    directory: &Directory,
-    name: &CStr,
-    file: &OwnedFd,
-) -> rustix::io::Result<Stat> {
-    let (own, named) = (fs::fstat(file)?, directory.stat_if_any(name)?);
-    match named {
-        Some(named) if is_same_file(&named, &own) => Ok(own),
+fn check_name(directory: &Directory, name: &CStr, own: &Stat) -> rustix::io::Result<()> {
+    match directory.stat_if_any(name)? {
+        Some(named) if is_same_file(&named, own) => Ok(()),
         _ => Err(Errno::BUSY),
     }
 }
@@ -263,7 +284,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let directory = Directory::open(folder.path()).unwrap();
         let own = Temporary::create(&directory, c"name").unwrap();
-        directory.remove_file(&own.name).unwrap();
+        directory.remove_file(&own.name.name).unwrap();
         let other = Temporary::create(&directory, c"name").unwrap();
         let error = own.publish(c"name").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);

@@ -21,8 +21,8 @@ use super::{
 };
 use crate::{
     local::{
-        self, Attempts, Directory, Handle, Temporary, c_string, check_name, clear_way, kind_of,
-        make_under, read_fully, stat_of_same, write_fully,
+        self, Attempts, Directory, FileId, Handle, Temporary, Unfinished, c_string, clear_way,
+        kind_of, make_under, read_fully, stat_of_same, write_fully,
     },
     volume::errno_of,
 };
@@ -152,12 +152,9 @@ impl LocalTarget {
         let file = fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?;
         // What its directory handed down.
         local::remove_access_list(&file)?;
-        Ok(Box::new(LocalNew {
-            directory: Arc::clone(&self.0),
-            name: name.to_owned(),
-            file,
-            is_published: false,
-        }))
+        let id = FileId::from(&fs::fstat(&file)?);
+        let name = Unfinished::new(&self.0, name.to_owned(), id);
+        Ok(Box::new(LocalNew { name, file }))
     }
 
     /// A file in the place of a directory, which goes at once, or of what else has its name.
@@ -369,10 +366,8 @@ impl Written for LocalWritten {
 
 /// A file that has its name while it is written.
 struct LocalNew {
-    directory: Arc<Directory>,
-    name: CString,
+    name: Unfinished,
     file: OwnedFd,
-    is_published: bool,
 }
 
 impl Written for LocalNew {
@@ -396,18 +391,11 @@ impl Written for LocalNew {
         Ok(Box::new(LocalContent(self.file.try_clone()?)))
     }
 
-    fn publish(mut self: Box<Self>) -> io::Result<()> {
-        self.is_published = true;
+    fn publish(self: Box<Self>) -> io::Result<()> {
+        let Self { file, mut name } = *self;
+        local::close(file)?;
+        name.finish();
         Ok(())
-    }
-}
-
-impl Drop for LocalNew {
-    fn drop(&mut self) {
-        // What took its place is another's.
-        if !self.is_published && check_name(&self.directory, &self.name, &self.file).is_ok() {
-            let _ = self.directory.remove_file(&self.name);
-        }
     }
 }
 
