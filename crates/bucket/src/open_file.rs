@@ -62,8 +62,6 @@ pub(crate) struct View {
     pub(crate) dirty: bool,
     /// The file was created here and never reached the store.
     pub(crate) new: bool,
-    /// It was renamed before it was stored, and not to replace anything: its first save must not either.
-    pub(crate) replaces_nothing: bool,
     /// The file was removed here.
     pub(crate) removed: bool,
     /// Bytes, while dirty.
@@ -127,7 +125,6 @@ impl OpenFile {
             view: Mutex::new(View {
                 dirty: new,
                 new,
-                replaces_nothing: false,
                 removed: false,
                 size: 0,
                 modified: clock::wall_time(),

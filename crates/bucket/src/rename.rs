@@ -126,7 +126,7 @@ impl Renames {
         let moved = moved.ok_or(FsError::NotFound)?;
         let replaced = match mode {
             // What the store never had is kept from replacing anything by its save.
-            RenameMode::NoReplace if !self.is_moved_unsaved(moved.inode()) => {
+            RenameMode::NoReplace if !self.is_moved_unsaved(moved.inode(), mode) => {
                 self.lookups
                     .find_in_store(target.parent, &target.name)
                     .await?

@@ -223,6 +223,30 @@ fn what_another_user_may_be_writing_is_not_taken_over() {
     assert_eq!(fs::read(&on_its_way).unwrap(), b"half");
 }
 
+/// As each object of git is, which has its mode before its name.
+#[test]
+fn what_this_user_left_of_a_file_that_nobody_may_write_is_taken_over() {
+    let (_folder, from, to) = folder();
+    fs::write(from.join("file"), "new").unwrap();
+    fs::create_dir(&to).unwrap();
+    let on_its_way = to.join(name_on_its_way("file"));
+    set_mode(&to, 0o777);
+    for path in [to.parent().unwrap(), &from] {
+        set_mode(path, 0o755);
+    }
+    let copied_again = || {
+        fs::write(&on_its_way, "half").unwrap();
+        set_mode(&on_its_way, 0o444);
+        copied(&[&from.join("file")], &to, &plain())
+    };
+    let Some(summary) = as_user(1001, copied_again) else {
+        return;
+    };
+    assert_eq!(summary.failures, [""; 0]);
+    assert_eq!(fs::read(to.join("file")).unwrap(), b"new");
+    assert!(!on_its_way.exists());
+}
+
 /// Says whether a program could be run and did well.
 fn runs(program: &str, arguments: &[&str]) -> bool {
     let output = Command::new(program).args(arguments).output();

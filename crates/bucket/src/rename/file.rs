@@ -60,7 +60,7 @@ impl Renames {
             turns_of_both(moved.as_deref(), replaced.as_deref()).await;
         let mut replaced = replaced.as_ref().zip(replaced_turn);
         if let (Some(file), Some(turn)) = (&moved, &mut moved_turn) {
-            let description = match self.is_moved_unsaved(file.inode) {
+            let description = match self.is_moved_unsaved(file.inode, rename.mode) {
                 true => {
                     let target = self.target_key(rename)?;
                     self.mount.hold_description(&target).await?

@@ -45,10 +45,13 @@ impl Free {
 
 impl Renames {
     /// Whether a rename of this file needs nothing of the store, as far as the file goes. Where files are saved at their
-    /// close that must be still to come.
-    pub(super) fn is_moved_unsaved(&self, inode: Inode) -> bool {
-        let is_saved_later =
-            |file: &OpenFile| self.mount.save_behind().is_some() || file.view().writers() > 0;
+    /// close that must be still to come, and a rename that replaces nothing asks the store: what is told of that at the close
+    /// comes too late for who believes that the name is his.
+    pub(super) fn is_moved_unsaved(&self, inode: Inode, mode: RenameMode) -> bool {
+        let is_saved_later = |file: &OpenFile| match self.mount.save_behind() {
+            Some(_) => true,
+            None => mode == RenameMode::Replace && file.view().writers() > 0,
+        };
         let file = self.mount.open_file(inode);
         file.is_some_and(|file| never_stored(&file).is_some() && is_saved_later(&file))
     }
@@ -60,7 +63,7 @@ impl Renames {
         rename: &Rename,
         replaced: Option<&Arc<OpenFile>>,
     ) -> Option<Free> {
-        if !self.is_moved_unsaved(rename.moved.inode()) {
+        if !self.is_moved_unsaved(rename.moved.inode(), rename.mode) {
             return None;
         }
         let tree = self.mount.namespace.lock();
@@ -152,7 +155,6 @@ impl Renames {
         body.content.with_state(|state| {
             let mut view = file.view();
             view.new = place.version.is_none();
-            view.replaces_nothing = rename.mode == RenameMode::NoReplace;
             if let Some(state) = state {
                 state.take_place(place);
             }

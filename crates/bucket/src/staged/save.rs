@@ -123,10 +123,9 @@ impl Files {
             return Ok(());
         }
         self.settle_description(file).await?;
-        let keeps_others = self.mount.save_behind().is_some() || file.view().replaces_nothing;
-        let replacing = match keeps_others {
-            true => Replacing::Nothing,
-            false => Replacing::Anything,
+        let replacing = match self.mount.save_behind() {
+            Some(_) => Replacing::Nothing,
+            None => Replacing::Anything,
         };
         while let Some(snapshot) = body.content.begin_snapshot(replacing).await {
             if self.store_snapshot(file, body, &snapshot).await? == Stored::Now {

@@ -29,7 +29,7 @@ pub(super) struct Pair {
     /// what the user named, which may be a large directory that one file is copied into.
     pub(super) left: Option<HashSet<CString>>,
     /// What was copied into it, or was there and the same.
-    pub(super) made: Made,
+    pub(super) made: Arc<Made>,
     /// What is made in the copy gets a list of who may use it.
     pub(super) hands_down: bool,
     /// The name of the copy.

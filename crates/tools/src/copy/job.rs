@@ -158,7 +158,7 @@ impl<'a> Copying<'a> {
                 .is_some_and(|target| local::hands_down(target)),
             source,
             target,
-            made: Made::default(),
+            made: Arc::new(Made::default()),
             stat: Some(stat),
             is_fresh,
             target_name: name.to_owned(),
@@ -212,7 +212,11 @@ impl<'a> Copying<'a> {
         let mode = local::permissions(&existing.own_stat()?);
         match mode.contains(Mode::RWXU) {
             true => Ok(()),
-            false => fs::fchmod(existing, mode | Mode::RWXU),
+            // Of another owner: writing tells whether it may be.
+            false => match fs::fchmod(existing, mode | Mode::RWXU) {
+                Err(Errno::PERM) => Ok(()),
+                opened => opened,
+            },
         }
     }
 

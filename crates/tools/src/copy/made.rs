@@ -80,7 +80,7 @@ impl Made {
 
     /// Gives a copy its name, if what has it may go.
     pub(super) fn publish(&self, copy: Temporary, name: &CStr) -> io::Result<()> {
-        copy.publish_by(&|directory, on_its_way, own| {
+        copy.publish_by(name, &|directory, on_its_way, own| {
             let is_apart = {
                 let mut files = self.files.lock();
                 files.learn(directory, (on_its_way, own))?;

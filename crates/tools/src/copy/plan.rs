@@ -43,8 +43,8 @@ impl Refused {
 
 /// Where copies go.
 enum Target {
-    /// Into this directory, each under its own name.
-    Into(Arc<Directory>),
+    /// Into this directory, each under its own name, with what was copied into it already.
+    Into(Arc<Directory>, Arc<Made>),
     /// The one source becomes this.
     Becomes(Place),
 }
@@ -100,6 +100,7 @@ fn find_target(sources: &[PathBuf], path: &Path, settings: &Settings) -> Result<
         let directory = Directory::open(path);
         return Ok(Target::Into(
             directory.map_err(|error| Refused::failed("cannot open", path, error))?,
+            Arc::default(),
         ));
     }
     if sources.len() > 1 {
@@ -146,13 +147,14 @@ fn plan_one(
             source.display()
         )));
     }
-    let (directory, name) = match to {
+    let (directory, made, name) = match to {
         // What the user called it, also where that is a link.
-        Target::Into(directory) => {
+        Target::Into(directory, made) => {
             let name = local::last_name(source).map_err(failed)?;
-            (directory, name.unwrap_or_else(|| place.name.clone()))
+            let name = name.unwrap_or_else(|| place.name.clone());
+            (directory, Arc::clone(made), name)
         }
-        Target::Becomes(place) => (&place.directory, place.name.clone()),
+        Target::Becomes(place) => (&place.directory, Arc::default(), place.name.clone()),
     };
     refuse_overlap(
         source,
@@ -161,7 +163,7 @@ fn plan_one(
         (directory, &name),
         settings,
     )?;
-    let branch = top(source, &place, &stat, directory)
+    let branch = top(source, &place, &stat, (directory, made))
         .map_err(|error| Refused::failed("cannot open", target, error))?;
     let item = Item {
         renamed: (name != place.name).then(|| name.clone()),
@@ -187,7 +189,7 @@ fn top(
     source: &Path,
     place: &Place,
     stat: &Stat,
-    target: &Arc<Directory>,
+    (target, made): (&Arc<Directory>, Arc<Made>),
 ) -> rustix::io::Result<Branch> {
     let own = target.own_stat()?;
     let pair = Pair {
@@ -196,7 +198,7 @@ fn top(
         stat: None,
         is_fresh: false,
         left: None,
-        made: Made::default(),
+        made,
         hands_down: crate::local::hands_down(target),
         target_name: CString::default(),
         device: stat.st_dev,

@@ -64,7 +64,7 @@ impl Bed {
             stat: None,
             is_fresh,
             left: None,
-            made: made::Made::folded(),
+            made: Arc::new(made::Made::folded()),
             hands_down: false,
             target_name: CString::default(),
             device: source.own_stat().unwrap().st_dev,

@@ -1,6 +1,10 @@
 //! When a store is taken for dead: each file would wait for its deadline otherwise, one after the other.
 
-use std::{io, time::Duration};
+use std::{
+    io,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use penstock_base::{FsError, Mutex, clock::Instant};
 
@@ -11,7 +15,10 @@ const FAILURES_MAX: u32 = 4;
 
 /// What failures say of the store. Told of each.
 #[derive(Debug, Default)]
-pub(super) struct Patience(Mutex<Row>);
+pub(super) struct Patience {
+    row: Mutex<Row>,
+    is_over: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct Row {
@@ -27,17 +34,17 @@ impl Patience {
         if !is_of_store(error) || begun.elapsed() < SLOW {
             return false;
         }
-        let mut row = self.0.lock();
+        let mut row = self.row.lock();
         if row.done != done {
             *row = Row { done, failures: 0 };
         }
         row.failures += 1;
-        row.failures == FAILURES_MAX
+        row.failures >= FAILURES_MAX && !self.is_over.swap(true, Ordering::Relaxed)
     }
 
     /// Whether it was said.
     pub(super) fn is_over(&self) -> bool {
-        self.0.lock().failures >= FAILURES_MAX
+        self.is_over.load(Ordering::Relaxed)
     }
 }
 
@@ -64,6 +71,8 @@ mod tests {
         clock::sleep(SLOW).await;
         let told: Vec<bool> = (0..6).map(|_| patience.ends(&away(), begun, 3)).collect();
         assert_eq!(told, [false, false, false, true, false, false]);
+        // What was in hand then may end well, or fail later.
+        assert!(!patience.ends(&away(), begun, 4));
         assert!(patience.is_over());
     }
 

@@ -115,7 +115,7 @@ impl Temporary {
 
     /// Gives it its name, in the place of what has it. Nobody ever sees less than all of it.
     pub(crate) fn publish(self, name: &CStr) -> io::Result<()> {
-        self.publish_by(&|directory, on_its_way, _| {
+        self.publish_by(name, &|directory, on_its_way, _| {
             Ok(fs::renameat(directory, on_its_way, directory, name)?)
         })
     }
@@ -123,20 +123,41 @@ impl Temporary {
     /// The same by who is told the directory, the name that it has, and which file it is.
     pub(crate) fn publish_by(
         self,
+        name: &CStr,
         rename: &dyn Fn(&Directory, &CStr, FileId) -> io::Result<()>,
     ) -> io::Result<()> {
         flush(&self.file)?;
-        let Self { file, mut name } = self;
-        name.check().map_err(explained)?;
-        rename(&name.directory, &name.name, name.file)?;
-        name.finish();
-        close(file)
+        let Self {
+            file,
+            name: mut on_its_way,
+        } = self;
+        let own = on_its_way.file;
+        on_its_way.check().map_err(explained)?;
+        rename(&on_its_way.directory, &on_its_way.name, own)?;
+        on_its_way.finish();
+        close(file).inspect_err(|_| age(&on_its_way.directory, name, own))
     }
 }
 
 impl AsFd for Temporary {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+/// Takes the time of a copy away that could not be stored, as well as that goes: else the next run takes it for the same.
+fn age(directory: &Directory, name: &CStr, own: FileId) {
+    let named = directory.stat_if_any(name).ok().flatten();
+    if named.is_some_and(|named| FileId::from(&named) == own) {
+        let begin = fs::Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let times = fs::Timestamps {
+            last_access: begin,
+            last_modification: begin,
+        };
+        let _ = fs::utimensat(directory, name, &times, fs::AtFlags::SYMLINK_NOFOLLOW);
     }
 }
 
@@ -229,8 +250,7 @@ fn remove_left(directory: &Directory, name: &CStr) -> rustix::io::Result<()> {
     let left = match fs::openat(directory, name, flags, Mode::empty()) {
         Ok(file) => Some(file),
         Err(Errno::NOENT) => return Ok(()),
-        // Of another user, who may write it.
-        Err(Errno::ACCESS | Errno::PERM) => return Err(Errno::BUSY),
+        Err(Errno::ACCESS | Errno::PERM) => return remove_closed(directory, name),
         // A link or what is no file, which nobody writes.
         Err(_) => None,
     };
@@ -238,6 +258,23 @@ fn remove_left(directory: &Directory, name: &CStr) -> rustix::io::Result<()> {
         lock(file)?;
         check_name(directory, name, &fs::fstat(file)?)?;
     }
+    directory.remove_file(name)
+}
+
+/// The same of what may not be written: what this user left got the mode of its source already, and another user's may be
+/// written by that one.
+fn remove_closed(directory: &Directory, name: &CStr) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Some(left) = directory.stat_if_any(name)? else {
+        return Ok(());
+    };
+    if left.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(Errno::BUSY);
+    }
+    if let Ok(file) = fs::openat(directory, name, flags, Mode::empty()) {
+        lock(&file)?;
+    }
+    check_name(directory, name, &left)?;
     directory.remove_file(name)
 }
 
