@@ -168,33 +168,18 @@ fn names_of_one_file_in_the_target_are_told_apart() {
     fs::write(bed.path("from/a"), "x").unwrap();
     let branch = bed.branch(false);
     let copying = Copying::new(&bed.settings, &bed.report, &bed.stop);
-    let copy = |name: &str| {
-        let items = vec![item(name)];
-        Crew::run(
-            &copying,
-            bed.settings.threads,
-            Order::Oldest,
-            &bed.stop,
-            |crew| {
-                crew.submit(job::Task::Files(branch.enter(), items));
-            },
-        );
+    let threads = bed.settings.threads;
+    let copy = |branch: &Branch, name: &str| {
+        Crew::run(&copying, threads, Order::Oldest, &bed.stop, |crew| {
+            crew.submit(job::Task::Files(branch.enter(), vec![item(name)]));
+        });
     };
-    copy("a");
+    copy(&branch, "a");
     let branch_of_next_run = bed.branch(false);
     fs::hard_link(bed.path("to/a"), bed.path("to/b")).unwrap();
     fs::write(bed.path("from/b"), "other").unwrap();
     for name in ["a", "b"] {
-        Crew::run(
-            &copying,
-            bed.settings.threads,
-            Order::Oldest,
-            &bed.stop,
-            |crew| {
-                let task = job::Task::Files(branch_of_next_run.enter(), vec![item(name)]);
-                crew.submit(task);
-            },
-        );
+        copy(&branch_of_next_run, name);
     }
     assert_eq!(bed.report.summary().failures, [""; 0]);
     assert_eq!(fs::read(bed.path("to/a")).unwrap(), b"x");

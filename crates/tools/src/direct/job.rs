@@ -150,9 +150,7 @@ impl<'a> Direct<'a> {
                 }
             }
             Err(error) => {
-                let is_dead = self.is_dead(&error, begun);
-                self.fail(branch, &name, "cannot copy", error);
-                self.give_up(is_dead);
+                self.fail_to_copy((branch, &name), begun, error);
                 self.leave(Arc::clone(branch));
             }
         }
@@ -337,21 +335,18 @@ impl<'a> Direct<'a> {
                 // An end on request is no failure.
                 let is_ended = self.stop.is_set() && error.kind() == io::ErrorKind::Interrupted;
                 if !is_ended && !was_told(&error) {
-                    let is_dead = self.is_dead(&error, begun);
-                    self.fail(&branch, item.name(), "cannot copy", error);
-                    self.give_up(is_dead);
+                    self.fail_to_copy((&branch, item.name()), begun, error);
                 }
             }
         }
         self.leave(branch);
     }
 
-    /// Whether the store is dead as of a failure.
-    fn is_dead(&self, error: &io::Error, begun: Instant) -> bool {
-        self.patience.ends(error, begun, self.report.entries())
-    }
-
-    fn give_up(&self, is_dead: bool) {
+    /// Tells that a copy which was `begun` failed, and if that ends all others.
+    fn fail_to_copy(&self, (branch, name): (&Branch, &CStr), begun: Instant, error: io::Error) {
+        let done = self.report.entries();
+        let is_dead = self.patience.ends(&error, begun, done);
+        self.fail(branch, name, "cannot copy", error);
         if is_dead {
             self.report.fail(
                 "the store does not answer: what is left was not tried; the same command goes on where this one ends",

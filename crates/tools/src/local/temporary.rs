@@ -13,11 +13,11 @@ use std::{
 };
 
 use rustix::{
-    fs::{self, FlockOperation, Mode, OFlags, Stat},
+    fs::{self, FlockOperation, Mode, OFlags},
     io::Errno,
 };
 
-use super::{Directory, FileId, close, flush, is_same_file};
+use super::{Directory, FileId, close, flush};
 
 /// What such names begin with.
 const BEGINNING: &[u8] = b".parcp-";
@@ -68,10 +68,7 @@ impl Unfinished {
 
     /// Fails with `BUSY` if another file has the name.
     fn check(&self) -> rustix::io::Result<()> {
-        match self.directory.stat_if_any(&self.name)? {
-            Some(named) if FileId::from(&named) == self.file => Ok(()),
-            _ => Err(Errno::BUSY),
-        }
+        check_name(&self.directory, &self.name, self.file)
     }
 }
 
@@ -147,8 +144,7 @@ impl AsFd for Temporary {
 
 /// Takes the time of a copy away that could not be stored, as well as that goes: else the next run takes it for the same.
 fn age(directory: &Directory, name: &CStr, own: FileId) {
-    let named = directory.stat_if_any(name).ok().flatten();
-    if named.is_some_and(|named| FileId::from(&named) == own) {
+    if check_name(directory, name, own).is_ok() {
         let begin = fs::Timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -228,11 +224,12 @@ fn create(directory: &Directory, name: &CStr) -> rustix::io::Result<(OwnedFd, Fi
     let file = fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
     lock(&file)?;
     let stat = fs::fstat(&file)?;
+    let own = FileId::from(&stat);
     if stat.st_nlink == 0 {
         // Who came before the lock took it for one that was left; or the file system counts no names.
-        check_name(directory, name, &stat)?;
+        check_name(directory, name, own)?;
     }
-    Ok((file, FileId::from(&stat)))
+    Ok((file, own))
 }
 
 /// Locks a file for this process. Fails with `BUSY` if another has it; a file system without locks has none.
@@ -256,7 +253,7 @@ fn remove_left(directory: &Directory, name: &CStr) -> rustix::io::Result<()> {
     };
     if let Some(file) = &left {
         lock(file)?;
-        check_name(directory, name, &fs::fstat(file)?)?;
+        check_name(directory, name, FileId::from(&fs::fstat(file)?))?;
     }
     directory.remove_file(name)
 }
@@ -274,14 +271,14 @@ fn remove_closed(directory: &Directory, name: &CStr) -> rustix::io::Result<()> {
     if let Ok(file) = fs::openat(directory, name, flags, Mode::empty()) {
         lock(&file)?;
     }
-    check_name(directory, name, &left)?;
+    check_name(directory, name, FileId::from(&left))?;
     directory.remove_file(name)
 }
 
 /// Fails with `BUSY` if another process has put its own file in the place of this one.
-fn check_name(directory: &Directory, name: &CStr, own: &Stat) -> rustix::io::Result<()> {
+fn check_name(directory: &Directory, name: &CStr, own: FileId) -> rustix::io::Result<()> {
     match directory.stat_if_any(name)? {
-        Some(named) if is_same_file(&named, own) => Ok(()),
+        Some(named) if FileId::from(&named) == own => Ok(()),
         _ => Err(Errno::BUSY),
     }
 }
