@@ -169,6 +169,58 @@ PYTHON
     );
 }
 
+/// The kernel is told to believe what it was shown of a file that is being written, and asks again after each write.
+#[test]
+fn size_and_time_of_a_file_that_is_being_written_are_seen_at_once() {
+    on_every_kind(
+        &["python3"],
+        r#"
+        python3 - <<'PYTHON'
+import mmap, os, time
+from pathlib import Path
+Path("source").write_bytes(b"s" * 5000)
+source = os.open("source", os.O_RDONLY)
+file = os.open("file", os.O_RDWR | os.O_CREAT)
+other = os.open("file", os.O_WRONLY | os.O_APPEND)
+def mapped():
+    with mmap.mmap(file, 4096) as mapping:
+        mapping[5:8] = b"abc"
+        mapping.flush()
+changes = [
+    (lambda: os.write(file, b"x" * 10), 10),
+    (lambda: os.write(other, b"y" * 20), 30),
+    (lambda: os.pwrite(file, b"z" * 9, 4091), 4100),
+    (mapped, 4100),
+    (lambda: os.ftruncate(other, 4096), 4096),
+    (lambda: os.posix_fallocate(file, 4096, 100), 4196),
+    (lambda: os.copy_file_range(source, file, 5000, 0, 4196), 9196),
+    (lambda: os.truncate("file", 5000), 5000),
+    (lambda: os.write(other, b"last"), 5004),
+]
+def look():
+    shown, held = os.stat("file"), os.fstat(file)
+    assert (shown.st_size, shown.st_mtime_ns) == (held.st_size, held.st_mtime_ns)
+    return shown.st_size, shown.st_mtime_ns
+modified = 0
+for number, (change, size) in enumerate(changes):
+    time.sleep(0.02)
+    change()
+    shown = look()
+    assert shown[0] == size and shown[1] > modified, (number, shown, modified)
+    modified = shown[1]
+os.chmod("file", 0o640); os.chown("file", os.getuid(), os.getgid())
+os.utime(file, ns=(1, 1_000_000_007)); assert look() == (5004, 1_000_000_007)
+time.sleep(0.02); os.write(file, b"again"); assert look()[1] > modified
+shown = look()
+os.close(other); assert look() == shown
+os.fsync(file); assert look() == shown
+os.close(file); os.sync()
+held = os.stat("file"); assert (held.st_size, held.st_mtime_ns) == shown
+PYTHON
+        "#,
+    );
+}
+
 #[test]
 fn a_running_program_is_not_opened_for_writing() {
     on_every_kind(

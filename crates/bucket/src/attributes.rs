@@ -19,7 +19,7 @@ use crate::{
     metadata::{MetadataChange, moment},
     mount::Mount,
     mount::run_to_end,
-    open_file::{Mode, OpenFile},
+    open_file::Mode,
 };
 
 /// Bytes that every directory shows as its size, as local file systems do for small ones.
@@ -72,7 +72,7 @@ impl Mount {
             (self.settings.attr_timeout, self.settings.attr_timeout)
         } else if node.is_dirty() {
             let ours = self.settings.attr_timeout;
-            let is_kept = self.settings.door_keeps_sizes || self.is_shown_as_saved(node);
+            let is_kept = self.settings.door_keeps_sizes || self.is_shown_as_saved();
             (ours, if is_kept { ours } else { Duration::ZERO })
         } else {
             let ttl = known_for.unwrap_or_default();
@@ -85,13 +85,10 @@ impl Mount {
         }
     }
 
-    /// Whether an unsaved file is shown as it will be when it is saved: nobody writes it, and its times go along. Else the
-    /// size grows with every write, and the time changes with the save.
-    fn is_shown_as_saved(&self, node: &Node) -> bool {
-        let is_written = |file: &Arc<OpenFile>| file.view().writers() > 0;
-        self.save_behind().is_some()
-            && self.keeps_metadata()
-            && !node.file.as_ref().is_some_and(is_written)
+    /// Whether an unsaved file is shown as it will be when it is saved, as its times go along. A kernel that writes it keeps
+    /// its size and asks for its times after each write. Streaming sends what it knows of a file before the last byte.
+    fn is_shown_as_saved(&self) -> bool {
+        self.keeps_metadata() && matches!(self.mode, Mode::Staged(_))
     }
 
     fn attributes_of(&self, inode: Inode, node: &Node) -> Attributes {

@@ -90,7 +90,7 @@ async fn what_is_shown_of_a_closed_file_is_believed_and_the_same_when_it_is_save
     assert_eq!(shown.attributes_ttl, believed);
     let handle = bed.open("file", READ_WRITE).await.unwrap();
     let written = bed.lookup(Inode::ROOT, "file").await.unwrap();
-    assert_eq!(written.attributes_ttl, Duration::ZERO);
+    assert_eq!(written.attributes_ttl, believed);
     bed.close(handle).await.unwrap();
     let handle = bed.open("file", READ).await.unwrap();
     let read = bed.lookup(Inode::ROOT, "file").await.unwrap();
