@@ -537,6 +537,33 @@ mod tests {
         assert!(spool.pass().is_err());
     }
 
+    /// Whoever opened the spool after a sync had failed, and ended before the log was compared with it, left nothing behind
+    /// that said so: the next one took what was lost for what had been written.
+    #[tokio::test]
+    async fn what_is_suspect_is_compared_until_that_was_done() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let first = spool(&directory);
+        first.note_boot();
+        let run = packed(Bytes::from_static(b"closed"));
+        let mut slot = taken(&first, 6).await;
+        slot.write(&run).expect("there is room");
+        let extent = run.extent((slot.object, UNKNOWN_LENGTH), slot.offset);
+        let path = first.path(slot.object);
+        drop(slot);
+        let chunk = Chunk {
+            extents: vec![extent],
+        };
+        let key = crate::schema::chunk(penstock_vfs::Inode(2), 0).freeze();
+        let puts = [(key, chunk.encode())];
+        // A sync failed, and the page cache has the bytes no more.
+        fs::write(directory.path().join(SUSPECT), "").expect("it is made");
+        fs::write(path, "\0\0\0\0\0\0").expect("it is there");
+        drop(first);
+        // As `fileset info` does while it is mounted, or a mount that is killed before it has read its log.
+        drop(spool(&directory));
+        assert!(!Barrier::has(&*spool(&directory), &puts));
+    }
+
     /// The kernel takes the pages of a sync that failed for clean: no sync that comes later brings them to the disk.
     #[tokio::test]
     async fn what_is_here_is_written_again_after_a_sync_that_failed() {

@@ -99,3 +99,55 @@ pub(super) fn wanted(options: OpenOptions) -> AccessMask {
     let writes = options.access.writes() || options.truncate;
     reads.union(part(writes, AccessMask::WRITE))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use futures_util::poll;
+    use penstock_base::{BufferPool, FileName, MemoryBudget, clock};
+    use penstock_object_testing::MemoryStore;
+    use penstock_transfer::Transfer;
+    use penstock_vfs::{Dentry, Exclusivity, New, NewKind, Volume, WritePlace};
+
+    use super::*;
+    use crate::{engine::MemoryEngine, schema::Format};
+
+    /// A process that is killed in a close does not wait for the save, and its handle goes before that ends.
+    #[tokio::test]
+    async fn a_file_that_is_closed_while_it_is_saved_is_forgotten() {
+        let engine = Arc::new(MemoryEngine::default());
+        let by = Identity::root();
+        let formatted = FilesetVolume::format(&*engine, &by, Format::new(1)).await;
+        formatted.expect("it is new");
+        let pool = BufferPool::new(MemoryBudget::new(64 << 20));
+        let transfer = Transfer::new(Arc::new(MemoryStore::new()), pool);
+        let volume = FilesetVolume::open(engine, transfer).await;
+        let volume = volume.expect("it is there");
+        let name = FileName::new(b"file").expect("it is a name");
+        let new = New {
+            kind: NewKind::Regular,
+            permissions: 0o644,
+            umask: 0,
+            exclusivity: Exclusivity::New,
+        };
+        let place = Dentry::new(Inode::ROOT, &name);
+        let made = volume.make(&by, place, new, Some(OpenOptions::WRITE)).await;
+        let made = made.expect("it is new");
+        let handle = made.opened.expect("it is opened").handle;
+        let bytes = bytes::Bytes::from_static(b"bytes");
+        let written = volume.write(&by, handle, WritePlace::At(0), bytes).await;
+        written.expect("there is memory");
+        {
+            let flushed = volume.flush(handle);
+            tokio::pin!(flushed);
+            assert!(poll!(&mut flushed).is_pending(), "it saves");
+        }
+        volume.release(handle).await;
+        volume.forget(made.entry.attributes.inode, 1);
+        while volume.unsaved().files > 0 {
+            clock::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(volume.parts.files.all(), []);
+    }
+}
