@@ -21,7 +21,7 @@ use penstock_base::{DirectoryLock, DirectoryLockError};
 use penstock_fileset::{
     Durability, Encryption, FORMAT_VERSION, Label, Spool,
     engine::{
-        Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult,
+        Barrier, EmbeddedEngine, EmbeddedLock, EmbeddedSettings, Engine, EngineError, EngineResult,
         PostgresEngine, PostgresSettings, ShippedEngine, ShippedSettings, has_tables,
     },
 };
@@ -405,10 +405,12 @@ impl Fileset {
                 spool: None,
             });
         }
+        let lock = self.opened(EmbeddedLock::take(&self.settings(memory)))?;
         let directory = self.directory.join(SPOOL);
-        let spool = Spool::open(&directory, store).map_err(|error| unusable(&directory, &error))?;
+        let spool = Spool::open(&directory, store, &lock);
+        let spool = spool.map_err(|error| unusable(&directory, &error))?;
         let barrier: Arc<dyn Barrier> = spool.clone();
-        let engine = EmbeddedEngine::open_behind(&self.settings(memory), Some(barrier));
+        let engine = EmbeddedEngine::open_locked(lock, Some(barrier));
         Ok(OpenedFileset {
             engine: Arc::new(self.opened(engine)?),
             store: spool.clone(),

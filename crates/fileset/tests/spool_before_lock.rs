@@ -1,5 +1,5 @@
-//! A mount reads what waits in the spool before it has the lock of the engine: until then somebody else may have both, and add to
-//! objects that the one who waits takes for sealed.
+//! What waits in the spool is read by who has the lock of the engine: until then somebody else may have both, and add to
+//! objects that the one who waits would take for sealed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,30 +10,30 @@ use std::{path::Path, sync::Arc, time::Duration};
 use penstock_base::{BufferPool, MemoryBudget, clock};
 use penstock_fileset::{
     FilesetVolume, Format, Spool,
-    engine::{Barrier, EmbeddedEngine, EmbeddedSettings, Engine},
+    engine::{
+        Barrier, EmbeddedEngine, EmbeddedLock, EmbeddedSettings, Engine, EngineError, EngineResult,
+    },
 };
 use penstock_object::Store;
 use penstock_object_testing::MemoryStore;
 use penstock_transfer::Transfer;
-use penstock_vfs::{
-    Dentry, HandleId, Identity, Lookup, OpenOptions, Position, Volume, WritePlace,
-};
+use penstock_vfs::{Dentry, HandleId, Identity, Lookup, OpenOptions, Position, Volume, WritePlace};
 
 use support::{ROOT, file, name};
 
-/// The spool, as a mount reads it first.
-fn spool(directory: &Path, bucket: &Arc<dyn Store>) -> Arc<Spool> {
-    Spool::open(&directory.join("spool"), Arc::clone(bucket)).unwrap()
-}
-
-/// The metadata, as a mount opens it then.
-fn engine(directory: &Path, spool: &Arc<Spool>) -> Arc<dyn Engine> {
-    let settings = EmbeddedSettings {
+/// What a mount opens: the metadata, which are locked before the spool is read.
+fn opened_both(
+    directory: &Path,
+    bucket: &Arc<dyn Store>,
+) -> EngineResult<(Arc<dyn Engine>, Arc<Spool>)> {
+    let lock = EmbeddedLock::take(&EmbeddedSettings {
         directory: directory.join("metadata"),
         memory: 16 << 20,
-    };
+    })?;
+    let spool = Spool::open(&directory.join("spool"), Arc::clone(bucket), &lock).unwrap();
     let barrier: Arc<dyn Barrier> = spool.clone();
-    Arc::new(EmbeddedEngine::open_behind(&settings, Some(barrier)).unwrap())
+    let engine = EmbeddedEngine::open_locked(lock, Some(barrier))?;
+    Ok((Arc::new(engine), spool))
 }
 
 async fn volume(engine: &Arc<dyn Engine>, spool: Arc<Spool>) -> Arc<FilesetVolume> {
@@ -74,20 +74,20 @@ async fn what_another_mount_synced_since_the_spool_was_read_is_there() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let bucket: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let first = spool(here, &bucket);
-    let metadata = engine(here, &first);
+    let (metadata, first) = opened_both(here, &bucket).unwrap();
     FilesetVolume::format(&*metadata, &Identity::root(), Format::new(1))
         .await
         .unwrap();
     let mounted = volume(&metadata, first).await;
     store(&mounted, "before", vec![1; 1000]).await;
-    // Another mount begins, and is about to take the lock.
-    let second = spool(here, &bucket);
+    // Another mount begins, and does not get the lock.
+    let refused = opened_both(here, &bucket).map(drop);
+    assert!(matches!(refused, Err(EngineError::InUse { .. })));
     store(&mounted, "after", vec![2; 1000]).await;
     // The first one is killed.
     metadata.close().await.unwrap();
     drop((mounted, metadata));
-    let metadata = engine(here, &second);
+    let (metadata, second) = opened_both(here, &bucket).unwrap();
     let mounted = volume(&metadata, second.clone()).await;
     // Once the bucket has all, no other mount finds more.
     let sent = clock::deadline(Duration::from_secs(30), async {

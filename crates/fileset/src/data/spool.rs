@@ -52,7 +52,7 @@ use self::state::State;
 pub(crate) use self::state::Untold;
 use super::{ObjectId, grains, pack::Packed};
 use crate::{
-    engine::Barrier,
+    engine::{Barrier, EmbeddedLock},
     schema::{Chunk, Stored, kind},
 };
 
@@ -129,9 +129,17 @@ impl Drop for Slot<'_> {
 
 impl Spool {
     /// The spool in `directory`, which is made, before the bucket `below`. What an earlier one left is uploaded by
-    /// the volume that is opened with it. Blocks on the disk. One process at a time may have it: who has the
-    /// engine's lock.
-    pub fn open(directory: &Path, below: Arc<dyn Store>) -> io::Result<Arc<Self>> {
+    /// the volume that is opened with it. Blocks on the disk. One process at a time may have it: who has the lock of
+    /// the engine whose barrier it will be. Until then another one may add to what is here.
+    pub fn open(
+        directory: &Path,
+        below: Arc<dyn Store>,
+        _lock: &EmbeddedLock,
+    ) -> io::Result<Arc<Self>> {
+        Self::open_unlocked(directory, below)
+    }
+
+    fn open_unlocked(directory: &Path, below: Arc<dyn Store>) -> io::Result<Arc<Self>> {
         make_private_directory(directory)?;
         let is_suspect = directory.join(SUSPECT).exists();
         let is_same_boot = !is_suspect && is_noted(&directory.join(BOOT));
@@ -441,7 +449,7 @@ mod tests {
     };
 
     fn spool(directory: &tempfile::TempDir) -> Arc<Spool> {
-        Spool::open(directory.path(), Arc::new(MemoryStore::new())).expect("it is new")
+        Spool::open_unlocked(directory.path(), Arc::new(MemoryStore::new())).expect("it is new")
     }
 
     #[tokio::test]
