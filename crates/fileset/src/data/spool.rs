@@ -18,7 +18,7 @@
 //! | sending | what is sent is synced before: a power cut may bring a file back that was removed |
 //! | removal | an object that no file needs any more is dropped without a request |
 //! | a crash | the next one who opens the spool finds all files sealed; what no metadata refers to is dropped |
-//! | a sync that failed | is noted, and nothing counts as synced any more; the next one who opens the spool writes what is here again, since the kernel may take for clean what the disk does not have |
+//! | a sync that failed | is noted, and nothing counts as synced any more; who opens the spool writes what is here again, since the kernel may take for clean what the disk does not have, until a log was compared with it |
 //! | a power cut | operations that were not synced and refer to bytes that are not here are undone ([`Barrier::has`]) |
 //! | room | [`SPOOL_MAX`] bytes; a save waits for uploads, [`ROOM_WAIT`] at most, and then goes to the bucket |
 //! | a full disk | the append fails, and the run goes to the bucket at once |
@@ -154,9 +154,6 @@ impl Spool {
                 None => tracing::warn!(path = %path.display(), "this is no file of a spool"),
             }
         }
-        if is_suspect {
-            fs::remove_file(directory.join(SUSPECT))?;
-        }
         Ok(Arc::new(Self {
             directory: directory.to_owned(),
             below,
@@ -169,14 +166,33 @@ impl Spool {
     }
 
     /// Notes that what refers to bytes of this start of the machine is to be trusted: what refers to bytes that an
-    /// earlier one lost is undone. Blocks on the disk.
+    /// earlier one lost, or a sync that failed, is undone. Blocks on the disk.
     pub(crate) fn note_boot(&self) {
         if self.is_same_boot {
             return;
         }
-        if let Err(error) = note_boot(&self.directory.join(BOOT)) {
+        let noted = note_boot(&self.directory.join(BOOT));
+        if let Err(error) = noted.and_then(|()| self.trust()) {
             // The next one to open it compares more than it must.
             tracing::warn!(%error, "the start of the machine could not be noted in the spool");
+        }
+    }
+
+    /// Takes back that a sync failed, unless one did since.
+    fn trust(&self) -> io::Result<()> {
+        match fs::remove_file(self.directory.join(SUSPECT)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        if self.has_failed.load(Ordering::SeqCst) {
+            self.note_failure();
+        }
+        Ok(())
+    }
+
+    fn note_failure(&self) {
+        if let Err(error) = fs::File::create(self.directory.join(SUSPECT)) {
+            tracing::warn!(%error, "that a sync failed could not be noted in the spool");
         }
     }
 
@@ -303,9 +319,7 @@ impl Spool {
     fn sync(&self, file: &fs::File) -> io::Result<()> {
         file.sync_data().inspect_err(|_| {
             self.has_failed.store(true, Ordering::SeqCst);
-            if let Err(error) = fs::File::create(self.directory.join(SUSPECT)) {
-                tracing::warn!(%error, "that a sync failed could not be noted in the spool");
-            }
+            self.note_failure();
         })
     }
 
@@ -603,6 +617,15 @@ mod tests {
             modified.expect("it is here") != long_ago
         };
         assert!(begin_again(&first, true));
-        assert!(!begin_again(&spool(&directory), false));
+        assert!(
+            begin_again(&spool(&directory), false),
+            "nothing was compared"
+        );
+        let compared = spool(&directory);
+        compared.note_boot();
+        assert!(!begin_again(&compared, false));
+        // One that fails meanwhile stays noted.
+        first.note_boot();
+        assert!(begin_again(&first, true));
     }
 }
