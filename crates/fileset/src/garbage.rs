@@ -139,9 +139,10 @@ pub(crate) async fn delete(
     }
     // A crash must not bring back what refers to them.
     engine.sync().await?;
-    // Somebody may read what it became since.
+    // Somebody may read what it became since, or refer to it: an operation that nobody heard of in time is made late.
     let read = objects.uncommitted();
     garbage.retain(|object| !read.contains(object));
+    let mut garbage = still(engine, garbage, Standing::Garbage).await?;
     let kept = objects.delete(&garbage).await?;
     let all_went = kept.is_empty() && !garbage.is_empty();
     garbage.retain(|object| !kept.contains(object));
@@ -150,6 +151,23 @@ pub(crate) async fn delete(
     })
     .await?;
     Ok(all_went)
+}
+
+/// Those objects of which the metadata say so now.
+async fn still(
+    engine: &dyn Engine,
+    objects: Vec<ObjectId>,
+    expected: Standing,
+) -> FsResult<Vec<ObjectId>> {
+    let look = |reads: &dyn Reads| {
+        let standings = objects.iter().map(|object| standing(reads, *object));
+        standings.collect::<FsResult<Vec<_>>>()
+    };
+    let standings = query(engine, look).await?;
+    let found = objects.into_iter().zip(standings);
+    Ok(found
+        .filter_map(|(object, standing)| (standing == expected).then_some(object))
+        .collect())
 }
 
 /// Compares the bucket with the metadata, and deletes what leaked.
@@ -181,6 +199,8 @@ pub(crate) async fn sweep_bucket(
                 engine.verify().await?;
             }
             confirm_ownership(engine).await?;
+            // What was late is made by now.
+            let leaked = still(engine, leaked, Standing::Unknown).await?;
             let kept = objects.delete(&leaked).await?;
             found.deleted += (leaked.len() - kept.len()) as u64;
         }
