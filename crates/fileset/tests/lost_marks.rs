@@ -59,9 +59,8 @@ async fn a_new_file_takes_no_place_of_another_after_a_repair() {
     put(&*place.engine, LAST_INODE, None).await;
     repaired(&place).await;
     place.crash().await;
-    // The number that it gets is that of the root directory.
-    let made = place.make(ROOT, "second", file(0o644)).await;
-    println!("{made:?}");
+    // The number that it gets must not be that of the root directory.
+    place.make(ROOT, "second", file(0o644)).await.unwrap();
     let content = place.content(ROOT, "first").await;
     assert_eq!(content.map(|bytes| bytes.len()), Ok(1000));
 }
@@ -87,4 +86,70 @@ async fn a_snapshot_takes_no_place_of_another_after_a_repair() {
     let there = snapshots::list(&*place.engine).await.unwrap();
     let names: Vec<_> = there.into_iter().map(|one| one.name).collect();
     assert_eq!(names, ["kept", "later"]);
+}
+
+/// Until it is repaired no file is made rather than another one lost.
+#[tokio::test]
+async fn a_number_that_a_file_has_is_not_given_out() {
+    let mut place = Place::new().await;
+    place.store(ROOT, "first", &[1; 1000]).await.unwrap();
+    put(&*place.engine, LAST_INODE, Some(1)).await;
+    place.crash().await;
+    let made = place.make(ROOT, "second", file(0o644)).await;
+    assert!(matches!(made, Err(FsError::Corrupt(_))), "{made:?}");
+    let content = place.content(ROOT, "first").await;
+    assert_eq!(content.map(|bytes| bytes.len()), Ok(1000));
+    repaired(&place).await;
+    place.crash().await;
+    place.make(ROOT, "second", file(0o644)).await.unwrap();
+    place.is_whole().await;
+}
+
+#[tokio::test]
+async fn a_number_that_a_snapshot_has_is_not_given_out() {
+    let place = Place::new().await;
+    place.volume.take_snapshot(&name("kept")).await.unwrap();
+    put(&*place.engine, LAST_SNAPSHOT, None).await;
+    let taken = place.volume.take_snapshot(&name("later")).await;
+    assert!(matches!(taken, Err(FsError::Corrupt(_))), "{taken:?}");
+}
+
+/// What a later one kept serves the one before it.
+#[tokio::test]
+async fn the_epoch_is_that_of_the_latest_snapshot_that_is_there() {
+    let mut place = Place::new().await;
+    place.store(ROOT, "file", &[1; 1000]).await.unwrap();
+    let take = |text: &'static str| {
+        let volume = Arc::clone(&place.volume);
+        async move { volume.take_snapshot(&name(text)).await.unwrap() }
+    };
+    take("first").await;
+    take("second").await;
+    place.store(ROOT, "file", &[2; 1000]).await.unwrap();
+    place.volume.remove_snapshot(&name("second")).await.unwrap();
+    assert!(checked(&place).await.is_clean());
+    for lost in [EPOCH, LAST_SNAPSHOT, LAST_INODE] {
+        put(&*place.engine, lost, None).await;
+    }
+    assert!(!checked(&place).await.is_clean());
+    repaired(&place).await;
+    assert!(plan(&*place.engine).await.unwrap().is_empty());
+    place.crash().await;
+    place.store(ROOT, "file", &[3; 1000]).await.unwrap();
+    place.volume.take_snapshot(&name("third")).await.unwrap();
+    place.is_whole().await;
+    let there = snapshots::list(&*place.engine).await.unwrap();
+    let there: Vec<_> = there.into_iter().filter(|one| !one.is_removed).collect();
+    let shown = there.iter().map(|one| (&one.name[..], one.number));
+    assert_eq!(shown.collect::<Vec<_>>(), [("first", 1), ("third", 3)]);
+}
+
+#[tokio::test]
+async fn an_epoch_of_no_snapshot_goes() {
+    let place = Place::new().await;
+    put(&*place.engine, EPOCH, Some(7)).await;
+    assert!(!checked(&place).await.is_clean());
+    repaired(&place).await;
+    assert!(checked(&place).await.is_clean());
+    place.store(ROOT, "file", &[1; 1000]).await.unwrap();
 }
