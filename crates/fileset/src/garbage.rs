@@ -142,7 +142,7 @@ pub(crate) async fn delete(
     // Somebody may read what it became since, or refer to it: an operation that nobody heard of in time is made late.
     let read = objects.uncommitted();
     garbage.retain(|object| !read.contains(object));
-    let mut garbage = still(engine, garbage, Standing::Garbage).await?;
+    let mut garbage = still(engine, garbage, is_garbage).await?;
     let kept = objects.delete(&garbage).await?;
     let all_went = kept.is_empty() && !garbage.is_empty();
     garbage.retain(|object| !kept.contains(object));
@@ -153,21 +153,30 @@ pub(crate) async fn delete(
     Ok(all_went)
 }
 
-/// Those objects of which the metadata say so now.
+/// Those objects of which that is so by now.
 async fn still(
     engine: &dyn Engine,
     objects: Vec<ObjectId>,
-    expected: Standing,
+    is_so: fn(&dyn Reads, ObjectId) -> FsResult<bool>,
 ) -> FsResult<Vec<ObjectId>> {
     let look = |reads: &dyn Reads| {
-        let standings = objects.iter().map(|object| standing(reads, *object));
-        standings.collect::<FsResult<Vec<_>>>()
+        let found = objects.iter().map(|object| is_so(reads, *object));
+        found.collect::<FsResult<Vec<_>>>()
     };
-    let standings = query(engine, look).await?;
-    let found = objects.into_iter().zip(standings);
+    let found = query(engine, look).await?;
+    let found = objects.into_iter().zip(found);
     Ok(found
-        .filter_map(|(object, standing)| (standing == expected).then_some(object))
+        .filter_map(|(object, is_so)| is_so.then_some(object))
         .collect())
+}
+
+/// Whether an object is garbage: it is asked of the key that made it known, and none with a use has that.
+fn is_garbage(reads: &dyn Reads, object: ObjectId) -> FsResult<bool> {
+    Ok(reads.get(&schema::garbage(object))?.is_some())
+}
+
+fn is_unknown(reads: &dyn Reads, object: ObjectId) -> FsResult<bool> {
+    Ok(standing(reads, object)? == Standing::Unknown)
 }
 
 /// Compares the bucket with the metadata, and deletes what leaked.
@@ -200,7 +209,7 @@ pub(crate) async fn sweep_bucket(
             }
             confirm_ownership(engine).await?;
             // What was late is made by now.
-            let leaked = still(engine, leaked, Standing::Unknown).await?;
+            let leaked = still(engine, leaked, is_unknown).await?;
             let kept = objects.delete(&leaked).await?;
             found.deleted += (leaked.len() - kept.len()) as u64;
         }
