@@ -102,22 +102,48 @@ pub(super) fn wanted(options: OpenOptions) -> AccessMask {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::Duration};
+    use std::{sync::Arc, task::Poll, time::Duration};
 
+    use async_trait::async_trait;
     use futures_util::poll;
     use penstock_base::{BufferPool, FileName, MemoryBudget, clock};
     use penstock_object_testing::MemoryStore;
     use penstock_transfer::Transfer;
-    use penstock_vfs::{Dentry, Exclusivity, New, NewKind, Volume, WritePlace};
+    use penstock_vfs::{Dentry, Exclusivity, HandleId, New, NewKind, Volume, WritePlace};
 
     use super::*;
-    use crate::{engine::MemoryEngine, schema::Format};
+    use crate::{
+        engine::{Engine, EngineResult, MemoryEngine, Operation, Query},
+        schema::Format,
+    };
 
-    /// A process that is killed in a close does not wait for the save, and its handle goes before that ends.
-    #[tokio::test]
-    async fn a_file_that_is_closed_while_it_is_saved_is_forgotten() {
-        let engine = Arc::new(MemoryEngine::default());
-        let by = Identity::root();
+    /// An engine that has each look wait once.
+    #[derive(Debug, Default)]
+    struct Waiting(MemoryEngine);
+
+    #[async_trait]
+    impl Engine for Waiting {
+        async fn run_query(&self, query: Query<'_>) -> EngineResult<()> {
+            tokio::task::yield_now().await;
+            self.0.run_query(query).await
+        }
+
+        async fn run(&self, operation: Operation) -> EngineResult<()> {
+            self.0.run(operation).await
+        }
+
+        async fn sync(&self) -> EngineResult<()> {
+            self.0.sync().await
+        }
+
+        async fn close(&self) -> EngineResult<()> {
+            self.0.close().await
+        }
+    }
+
+    /// A new file, opened.
+    async fn made(engine: impl Engine) -> (Arc<FilesetVolume>, Inode, HandleId) {
+        let (engine, by) = (Arc::new(engine), Identity::root());
         let formatted = FilesetVolume::format(&*engine, &by, Format::new(1)).await;
         formatted.expect("it is new");
         let pool = BufferPool::new(MemoryBudget::new(64 << 20));
@@ -135,7 +161,15 @@ mod tests {
         let made = volume.make(&by, place, new, Some(OpenOptions::WRITE)).await;
         let made = made.expect("it is new");
         let handle = made.opened.expect("it is opened").handle;
+        (volume, made.entry.attributes.inode, handle)
+    }
+
+    /// A process that is killed in a close does not wait for the save, and its handle goes before that ends.
+    #[tokio::test]
+    async fn a_file_that_is_closed_while_it_is_saved_is_forgotten() {
+        let (volume, inode, handle) = made(MemoryEngine::default()).await;
         let bytes = bytes::Bytes::from_static(b"bytes");
+        let by = Identity::root();
         let written = volume.write(&by, handle, WritePlace::At(0), bytes).await;
         written.expect("there is memory");
         {
@@ -144,10 +178,44 @@ mod tests {
             assert!(poll!(&mut flushed).is_pending(), "it saves");
         }
         volume.release(handle).await;
-        volume.forget(made.entry.attributes.inode, 1);
+        volume.forget(inode, 1);
         while volume.unsaved().files > 0 {
             clock::sleep(Duration::from_millis(1)).await;
         }
+        let forgotten = clock::deadline(Duration::from_secs(20), async {
+            while !volume.parts.files.all().is_empty() {
+                clock::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        assert_eq!(forgotten.await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_file_whose_open_was_given_up_is_forgotten() {
+        let (volume, inode, handle) = made(Waiting::default()).await;
+        volume.release(handle).await;
+        let by = Identity::root();
+        let mut polls = 0;
+        loop {
+            polls += 1;
+            {
+                let opened = volume.open(&by, inode, OpenOptions::READ);
+                tokio::pin!(opened);
+                let mut outcome = poll!(&mut opened);
+                for _ in 1..polls {
+                    if outcome.is_pending() {
+                        tokio::task::yield_now().await;
+                        outcome = poll!(&mut opened);
+                    }
+                }
+                if let Poll::Ready(opened) = outcome {
+                    volume.release(opened.expect("it is there").handle).await;
+                    break;
+                }
+            }
+            assert_eq!(volume.parts.files.all(), [], "after {polls} polls");
+        }
+        assert!(polls > 2, "it waits for the engine");
         assert_eq!(volume.parts.files.all(), []);
     }
 }
