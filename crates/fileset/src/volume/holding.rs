@@ -15,20 +15,13 @@ use crate::{
 impl FilesetVolume {
     /// What a reference that the caller has just taken leads to. Without the file the reference goes.
     pub(super) async fn held(&self, inode: Inode) -> FsResult<Entry> {
+        let taken = self.parts.held.taken(inode);
         let attributes = self
             .query(|reads| operations::attributes(reads, inode))
-            .await;
-        let outcome = match attributes {
-            Ok(found) => self.check_held(&found).await.map(|()| found),
-            Err(error) => Err(error),
-        };
-        match outcome {
-            Ok(attributes) => Ok(self.entry(attributes)),
-            Err(error) => {
-                self.parts.held.give_back(inode, 1);
-                Err(error)
-            }
-        }
+            .await?;
+        self.check_held(&attributes).await?;
+        taken.keep();
+        Ok(self.entry(attributes))
     }
 
     /// Fails with `Stale` if a file to which a reference was taken can be collected by another machine.
@@ -76,8 +69,9 @@ impl FilesetVolume {
             self.parts.files.resize(inode, new).await?;
         }
         self.parts.held.take(inode)?;
-        let handle = self.parts.files.open(inode, options.access).await;
-        let handle = handle.inspect_err(|_| self.parts.held.give_back(inode, 1))?;
+        let taken = self.parts.held.taken(inode);
+        let handle = self.parts.files.open(inode, options.access).await?;
+        taken.keep();
         let machines = self.parts.machines.as_ref();
         Ok(Opened {
             is_unchanged: machines.is_none_or(|machines| machines.contents.opened(inode, handle)),
@@ -194,6 +188,7 @@ mod tests {
     async fn a_file_whose_open_was_given_up_is_forgotten() {
         let (volume, inode, handle) = made(Waiting::default()).await;
         volume.release(handle).await;
+        volume.forget(inode, 1);
         let by = Identity::root();
         let mut polls = 0;
         loop {
@@ -214,8 +209,10 @@ mod tests {
                 }
             }
             assert_eq!(volume.parts.files.all(), [], "after {polls} polls");
+            assert!(!volume.parts.held.has(inode), "after {polls} polls");
         }
         assert!(polls > 2, "it waits for the engine");
+        assert!(!volume.parts.held.has(inode));
         assert_eq!(volume.parts.files.all(), []);
     }
 }
