@@ -21,7 +21,7 @@ use penstock_base::{DirectoryLock, DirectoryLockError};
 use penstock_fileset::{
     Durability, Encryption, FORMAT_VERSION, Label, Spool,
     engine::{
-        Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult,
+        Barrier, EmbeddedEngine, EmbeddedLock, EmbeddedSettings, Engine, EngineError, EngineResult,
         PostgresEngine, PostgresSettings, ShippedEngine, ShippedSettings, has_tables,
     },
 };
@@ -405,10 +405,12 @@ impl Fileset {
                 spool: None,
             });
         }
+        let lock = self.opened(EmbeddedLock::take(&self.settings(memory)))?;
         let directory = self.directory.join(SPOOL);
-        let spool = Spool::open(&directory, store).map_err(|error| unusable(&directory, &error))?;
+        let spool = Spool::open(&directory, store, &lock);
+        let spool = spool.map_err(|error| unusable(&directory, &error))?;
         let barrier: Arc<dyn Barrier> = spool.clone();
-        let engine = EmbeddedEngine::open_behind(&self.settings(memory), Some(barrier));
+        let engine = EmbeddedEngine::open_locked(lock, Some(barrier));
         Ok(OpenedFileset {
             engine: Arc::new(self.opened(engine)?),
             store: spool.clone(),
@@ -540,4 +542,51 @@ fn unusable(path: &std::path::Path, error: &std::io::Error) -> Failure {
         format!("{}: {error}", path.display()),
         "see to that directory, which must be this user's",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_object::{LocalSettings, LocalStore};
+
+    use super::*;
+
+    /// Until the other one is gone it may add to what waits for the bucket.
+    #[tokio::test]
+    async fn who_is_refused_has_not_looked_at_what_waits_for_the_bucket() {
+        let place = tempfile::tempdir().expect("a directory");
+        let fileset = Fileset {
+            name: "home".to_owned(),
+            directory: place.path().to_owned(),
+            generation: Some(0),
+            passwords: Passwords::of(&Environment::of(&[])),
+        };
+        let record = Record {
+            version: FORMAT_VERSION,
+            identity: "1".to_owned(),
+            store: String::new(),
+            durability: Durability::Local,
+            encryption: None,
+            engine: None,
+            engine_password_file: None,
+            generation: 0,
+            moved_from: None,
+            options: BTreeMap::new(),
+        };
+        let bucket = tempfile::tempdir().expect("a directory");
+        let bucket = LocalStore::open(bucket.path(), LocalSettings::default());
+        let bucket: Arc<dyn Store> = Arc::new(bucket.expect("it is there"));
+        let open = || {
+            fileset.open(
+                &record,
+                (8 << 20, Company::Others),
+                (&bucket, bucket.clone()),
+            )
+        };
+        let other = fileset.local_engine(8 << 20).expect("it is new");
+        let refused = open().await.expect_err("it is in use");
+        assert!(refused.to_string().contains("in use"), "{refused}");
+        assert!(!place.path().join(SPOOL).exists());
+        drop(other);
+        assert!(open().await.is_ok());
+    }
 }

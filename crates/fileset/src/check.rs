@@ -7,6 +7,7 @@
 
 mod blocks;
 mod kept;
+mod marks;
 mod overlay;
 mod quotas;
 mod ranges;
@@ -33,7 +34,7 @@ use crate::{
 };
 
 pub use self::repair::{REPAIRS_MAX, Repair, apply, plan};
-use self::{kept::Snapshots, quotas::Quotas, trash::Misplaced};
+use self::{kept::Snapshots, marks::Marks, quotas::Quotas, trash::Misplaced};
 
 /// What a check found.
 #[derive(Debug, Default)]
@@ -108,6 +109,7 @@ struct Survey {
     /// Lengths of objects of which no key but extents is.
     lengths: BTreeMap<ObjectId, u64>,
     garbage: BTreeMap<ObjectId, ()>,
+    marks: Marks,
     snapshots: Snapshots,
     quotas: Quotas,
     files: i64,
@@ -138,12 +140,10 @@ impl Survey {
     fn look(&mut self, key: &[u8], value: &Bytes) -> FsResult<()> {
         match key {
             schema::FORMAT => schema::Format::decode(value).map(drop)?,
-            schema::LAST_INODE
-            | schema::LAST_SWEEP
-            | schema::LAST_SNAPSHOT
-            | schema::EPOCH
-            | schema::GENERATION
-            | schema::LOADING => {}
+            schema::LAST_INODE | schema::LAST_SNAPSHOT | schema::EPOCH => {
+                self.marks.look(key, value);
+            }
+            schema::LAST_SWEEP | schema::GENERATION | schema::LOADING => {}
             schema::TRASH_DAYS => schema::decode_days(value).map(drop)?,
             schema::SCHEDULE => schema::Schedule::decode(value).map(drop)?,
             schema::FILES => self.files = counter(Some(value)),
@@ -185,6 +185,7 @@ impl Survey {
         if inode == SNAPSHOTS {
             return self.snapshots.look_at_directory(key, value);
         }
+        self.marks.has_number(inode);
         match key[0] {
             kind::NODE => self.inode(inode).node = Some(Node::decode(value)?),
             kind::DIRECTORIES => self.inode(inode).counted = counter(Some(value)),
@@ -309,6 +310,9 @@ impl Survey {
         }
         for text in self.snapshots.problems(&self.objects) {
             report.add(text);
+        }
+        for wrong in self.wrong_marks() {
+            report.add(wrong.to_string());
         }
         report
     }

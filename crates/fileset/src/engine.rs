@@ -43,7 +43,7 @@ use async_trait::async_trait;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use self::layers::{Changes, Whole};
-pub use embedded::{EmbeddedEngine, EmbeddedSettings};
+pub use embedded::{EmbeddedEngine, EmbeddedLock, EmbeddedSettings};
 pub use error::{EngineError, EngineResult};
 pub use memory::{MemoryEngine, MemorySession};
 pub use peers::{Changed, Moment, Peers, SessionId, SessionRecord};

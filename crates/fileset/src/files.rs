@@ -86,6 +86,18 @@ pub(crate) struct Handle {
     reader: Arc<ExtentReader>,
 }
 
+/// One who needs a file in the table, until this goes.
+struct Pinned<'a> {
+    files: &'a Files,
+    inode: Inode,
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        self.files.unpin(self.inode);
+    }
+}
+
 #[derive(Debug, Default)]
 struct Table {
     /// With the number of those who need them here.
@@ -182,10 +194,12 @@ impl Files {
             *pins += 1;
             Arc::clone(file)
         };
+        // Who opens it may give up before it is loaded.
+        let pinned = Pinned { files: self, inode };
         // Who changes the size from now on finds the file; who did before it was there has done so.
         let load = || async { self.learn_size(&file).await.map(drop) };
-        let loaded = file.is_loaded.get_or_try_init(load).await;
-        loaded.inspect_err(|_| self.unpin(inode))?;
+        file.is_loaded.get_or_try_init(load).await?;
+        std::mem::forget(pinned);
         Ok(file)
     }
 
@@ -291,6 +305,11 @@ impl Files {
     fn is_unpinned(&self, inode: Inode) -> bool {
         let table = self.table.lock();
         table.files.get(&inode).is_none_or(|(_, pins)| *pins == 0)
+    }
+
+    /// Takes a file out of the table that nobody has open and of which all is saved.
+    fn forget_idle(&self, inode: Inode) {
+        Self::drop_idle(&mut self.table.lock(), inode);
     }
 
     fn drop_idle(table: &mut Table, inode: Inode) {

@@ -139,9 +139,10 @@ pub(crate) async fn delete(
     }
     // A crash must not bring back what refers to them.
     engine.sync().await?;
-    // Somebody may read what it became since.
+    // Somebody may read what it became since, or refer to it: an operation that nobody heard of in time is made late.
     let read = objects.uncommitted();
     garbage.retain(|object| !read.contains(object));
+    let mut garbage = still(engine, garbage, is_garbage).await?;
     let kept = objects.delete(&garbage).await?;
     let all_went = kept.is_empty() && !garbage.is_empty();
     garbage.retain(|object| !kept.contains(object));
@@ -150,6 +151,32 @@ pub(crate) async fn delete(
     })
     .await?;
     Ok(all_went)
+}
+
+/// Those objects of which that is so by now.
+async fn still(
+    engine: &dyn Engine,
+    objects: Vec<ObjectId>,
+    is_so: fn(&dyn Reads, ObjectId) -> FsResult<bool>,
+) -> FsResult<Vec<ObjectId>> {
+    let look = |reads: &dyn Reads| {
+        let found = objects.iter().map(|object| is_so(reads, *object));
+        found.collect::<FsResult<Vec<_>>>()
+    };
+    let found = query(engine, look).await?;
+    let found = objects.into_iter().zip(found);
+    Ok(found
+        .filter_map(|(object, is_so)| is_so.then_some(object))
+        .collect())
+}
+
+/// Whether an object is garbage: it is asked of the key that made it known, and none with a use has that.
+fn is_garbage(reads: &dyn Reads, object: ObjectId) -> FsResult<bool> {
+    Ok(reads.get(&schema::garbage(object))?.is_some())
+}
+
+fn is_unknown(reads: &dyn Reads, object: ObjectId) -> FsResult<bool> {
+    Ok(standing(reads, object)? == Standing::Unknown)
 }
 
 /// Compares the bucket with the metadata, and deletes what leaked.
@@ -181,6 +208,8 @@ pub(crate) async fn sweep_bucket(
                 engine.verify().await?;
             }
             confirm_ownership(engine).await?;
+            // What was late is made by now.
+            let leaked = still(engine, leaked, is_unknown).await?;
             let kept = objects.delete(&leaked).await?;
             found.deleted += (leaked.len() - kept.len()) as u64;
         }

@@ -61,6 +61,27 @@ impl State {
     }
 }
 
+/// A reference that somebody has just taken. It is given back when this goes, unless it is kept: a call may be given up
+/// before it is answered.
+#[must_use]
+pub(crate) struct Taken<'a> {
+    held: &'a Held,
+    inode: Inode,
+}
+
+impl Taken<'_> {
+    /// The door hears of it, and gives it back.
+    pub(crate) fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.held.give_back(self.inode, 1);
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
@@ -80,6 +101,11 @@ impl Held {
         }
         *state.counts.entry(inode).or_default() += 1;
         Ok(())
+    }
+
+    /// A reference that was taken.
+    pub(crate) fn taken(&self, inode: Inode) -> Taken<'_> {
+        Taken { held: self, inode }
     }
 
     /// Whether somebody has a reference or a handle. The root is everybody's.

@@ -32,7 +32,7 @@ pub(crate) use make::{MadeNode, Making, NewFile, format, make};
 pub(crate) use orphans::{collect, drop_garbage, garbage, orphans, set_lengths};
 pub(crate) use remove::{Removing, Unnamed, remove, unlink};
 pub(crate) use rename::{Renaming, rename};
-pub(crate) use resize::{Condition, Cut, cut, grow, next_cut, punch};
+pub(crate) use resize::{Condition, Cut, cut, grow, next_cut, punch, some_written};
 pub(crate) use share::{Shared, Sharing, next_share, share};
 pub(crate) use xattrs::{Attribute, remove_xattr, set_xattr, xattr, xattrs};
 

@@ -121,6 +121,9 @@ pub(crate) fn take_now(
     if number > schema::SNAPSHOT_MAX {
         return Err(FsError::NoSpace);
     }
+    if transaction.get(&schema::snapshot(number))?.is_some() {
+        return Err(schema::damaged("the last number of a snapshot"));
+    }
     let last_file = mark(transaction.get(schema::LAST_INODE)?.as_ref());
     let record = SnapshotRecord {
         name: Bytes::copy_from_slice(name.as_bytes()),

@@ -296,6 +296,7 @@ impl Volume for FilesetVolume {
         let made = self.parts.held.with_room(make).await?;
         self.parts.held.take(made.inode)?;
         let entry = self.held(made.inode).await?;
+        let taken = self.parts.held.taken(made.inode);
         let opened = match open {
             Some(options) => {
                 let options = OpenOptions {
@@ -306,19 +307,20 @@ impl Volume for FilesetVolume {
                     self.parts.catch_up().await?;
                     permission::check(&entry.attributes, by, wanted(options))?;
                 }
-                let opened = self.opened(by, made.inode, options).await;
-                Some(opened.inspect_err(|_| self.parts.held.give_back(made.inode, 1))?)
+                Some(self.opened(by, made.inode, options).await?)
             }
             None => None,
         };
         if is_durable {
             self.parts.engine.sync().await?;
         }
+        let entry = match opened.is_some() && made.existed {
+            true => self.attributes(by, made.inode).await?,
+            false => entry,
+        };
+        taken.keep();
         Ok(Made {
-            entry: match opened.is_some() && made.existed {
-                true => self.attributes(by, made.inode).await?,
-                false => entry,
-            },
+            entry,
             opened,
             existed: made.existed,
             directory: made.directory,

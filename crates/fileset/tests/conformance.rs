@@ -10,7 +10,7 @@ use penstock_base::{BufferPool, MemoryBudget};
 use penstock_fileset::{
     FilesetVolume, Format, Spool,
     compression::{self, Compression},
-    engine::{EmbeddedEngine, EmbeddedSettings, Engine, MemoryEngine, MemorySession},
+    engine::{EmbeddedEngine, EmbeddedLock, EmbeddedSettings, Engine, MemoryEngine, MemorySession},
     trash,
 };
 use penstock_object::Store;
@@ -91,16 +91,14 @@ mod with_a_spool {
 
     async fn open() -> Ground {
         let directory = tempfile::tempdir().unwrap();
-        let spool = Spool::open(
-            &directory.path().join("spool"),
-            Arc::new(MemoryStore::new()),
-        );
-        let spool = spool.unwrap();
         let settings = EmbeddedSettings {
             directory: directory.path().join("metadata"),
             memory: MEMORY,
         };
-        let engine = EmbeddedEngine::open_behind(&settings, Some(spool.clone())).unwrap();
+        let lock = EmbeddedLock::take(&settings).unwrap();
+        let bucket = Arc::new(MemoryStore::new());
+        let spool = Spool::open(&directory.path().join("spool"), bucket, &lock).unwrap();
+        let engine = EmbeddedEngine::open_locked(lock, Some(spool.clone())).unwrap();
         let ground = over(Arc::new(engine), Some(spool)).await;
         ground.keeping(directory)
     }

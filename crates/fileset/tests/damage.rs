@@ -15,7 +15,9 @@ use std::{
 
 use bytes::Bytes;
 use penstock_base::{ChecksumKind, Summing, clock};
-use penstock_fileset::engine::{Barrier, EmbeddedEngine, Engine, EngineError, query, transact};
+use penstock_fileset::engine::{
+    Barrier, EmbeddedEngine, EmbeddedLock, Engine, EngineError, query, transact,
+};
 
 use keys::{Outcome, all, bytes, copy_files, put, settings};
 
@@ -298,11 +300,16 @@ impl Barrier for Trap {
     }
 }
 
+fn trapped(directory: &Path) -> EmbeddedEngine {
+    let trap: Arc<dyn Barrier> = Arc::new(Trap::default());
+    let lock = EmbeddedLock::take(&settings(directory)).unwrap();
+    EmbeddedEngine::open_locked(lock, Some(trap)).unwrap()
+}
+
 #[tokio::test]
 async fn a_worker_that_dies_fails_who_waits_and_who_comes_later() {
     let directory = tempfile::tempdir().unwrap();
-    let trap: Arc<dyn Barrier> = Arc::new(Trap::default());
-    let engine = EmbeddedEngine::open_behind(&settings(directory.path()), Some(trap)).unwrap();
+    let engine = trapped(directory.path());
     put(&engine, "key", "value").await;
     let in_time = |synced| clock::deadline(Duration::from_secs(20), synced);
     let waiting = futures_util::future::join(engine.sync(), engine.sync());
@@ -335,8 +342,7 @@ async fn all_is_read_on_after_a_worker_died() {
     }
     engine.close().await.unwrap();
     drop(engine);
-    let trap: Arc<dyn Barrier> = Arc::new(Trap::default());
-    let engine = EmbeddedEngine::open_behind(&settings(directory.path()), Some(trap)).unwrap();
+    let engine = trapped(directory.path());
     put(&engine, "key", "value").await;
     assert!(engine.sync().await.is_err());
     // Its thread ends behind its last word.

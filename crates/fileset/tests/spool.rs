@@ -15,7 +15,8 @@ use std::{
 
 use penstock_base::clock;
 use penstock_fileset::engine::{
-    Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult, query, transact,
+    Barrier, EmbeddedEngine, EmbeddedLock, EmbeddedSettings, Engine, EngineError, EngineResult,
+    query, transact,
 };
 use penstock_object::{ErrorKind, Operation};
 use penstock_object_testing::Fault;
@@ -329,7 +330,8 @@ async fn nothing_is_durable_before_the_barrier_passed() {
         memory: 8 << 20,
     };
     let barrier = Arc::new(Counting::default());
-    let engine = EmbeddedEngine::open_behind(&settings, Some(barrier.clone())).unwrap();
+    let lock = EmbeddedLock::take(&settings).unwrap();
+    let engine = EmbeddedEngine::open_locked(lock, Some(barrier.clone())).unwrap();
     let before = barrier.passes.load(Ordering::SeqCst);
     put(&engine).await.unwrap();
     engine.sync().await.unwrap();
@@ -374,7 +376,7 @@ async fn a_power_cut_in_a_checkpoint_leaves_a_log_that_goes_on() {
             directory: directory.path().to_owned(),
             memory: 8 << 20,
         };
-        EmbeddedEngine::open_behind(&settings, Some(barrier.clone()))
+        EmbeddedEngine::open_locked(EmbeddedLock::take(&settings)?, Some(barrier.clone()))
     };
     let engine = open(&first).unwrap();
     put(&engine).await.unwrap();

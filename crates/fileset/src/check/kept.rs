@@ -8,7 +8,7 @@ use penstock_base::FsResult;
 use crate::{
     data::ObjectId,
     engine::{counter, mark},
-    schema::{self, Chunk, ObjectUse, Share, SnapshotRecord, kind},
+    schema::{self, Chunk, FILE_MAX, ObjectUse, Share, SnapshotRecord, kind},
     snapshots::is_needed,
 };
 
@@ -24,6 +24,9 @@ pub(super) struct Snapshots {
     used: BTreeMap<ObjectId, Vec<(u64, u64)>>,
     /// The last key of which something was kept, and for which snapshot.
     last: (Bytes, u64),
+    /// The last snapshot for which something was kept, and the last file of which it was.
+    kept_for: u64,
+    kept_of: u64,
 }
 
 impl Snapshots {
@@ -56,6 +59,11 @@ impl Snapshots {
     fn look_at_kept(&mut self, kept: &[u8], value: &Bytes) -> FsResult<()> {
         let (key, number) = schema::kept_in(kept)?;
         let value = schema::decode_kept(value)?;
+        self.kept_for = self.kept_for.max(number);
+        let file = schema::inode_in(key)?.0;
+        if file <= FILE_MAX {
+            self.kept_of = self.kept_of.max(file);
+        }
         let before = match self.last.0 == key {
             true => self.last.1,
             false => 0,
@@ -119,6 +127,27 @@ impl Snapshots {
             ));
         }
         problems
+    }
+
+    /// The latest snapshot that was not removed, and the last file in it.
+    pub(super) fn latest(&self) -> Option<(u64, u64)> {
+        let there = self.records.iter().filter(|(_, record)| !record.is_removed);
+        let there = there.map(|(number, record)| (*number, record.last_file));
+        there.max()
+    }
+
+    /// The last number of which something says that a snapshot had it.
+    pub(super) fn greatest(&self) -> u64 {
+        let records = self.records.iter().map(|(number, _)| *number);
+        let held = self.held.iter().map(|(died, _)| *died);
+        let all = records.chain(self.names.values().copied()).chain(held);
+        all.max().unwrap_or(0).max(self.kept_for)
+    }
+
+    /// The last number that files had when snapshots were taken, and of what was kept of one.
+    pub(super) fn last_file(&self) -> u64 {
+        let records = self.records.iter().map(|(_, record)| record.last_file);
+        records.max().unwrap_or(0).max(self.kept_of)
     }
 
     fn is_needed(&self, from: u64, to: u64) -> bool {

@@ -103,7 +103,9 @@ fn planned(reads: &dyn Reads) -> FsResult<Vec<Repair>> {
 /// Repairs that do not depend on each other: those of the first kind of which there are any.
 fn next(reads: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
     type Kind = fn(&dyn Reads, &Survey) -> FsResult<Vec<Repair>>;
-    let kinds: [Kind; 9] = [
+    let kinds: [Kind; 10] = [
+        // What is repaired after them is kept for snapshots, and may need new numbers.
+        objects::marks,
         nodes::missing,
         tree::entries,
         nodes::leftovers,

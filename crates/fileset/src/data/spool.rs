@@ -18,7 +18,7 @@
 //! | sending | what is sent is synced before: a power cut may bring a file back that was removed |
 //! | removal | an object that no file needs any more is dropped without a request |
 //! | a crash | the next one who opens the spool finds all files sealed; what no metadata refers to is dropped |
-//! | a sync that failed | is noted, and nothing counts as synced any more; the next one who opens the spool writes what is here again, since the kernel may take for clean what the disk does not have |
+//! | a sync that failed | is noted, and nothing counts as synced any more; who opens the spool writes what is here again, since the kernel may take for clean what the disk does not have, until a log was compared with it |
 //! | a power cut | operations that were not synced and refer to bytes that are not here are undone ([`Barrier::has`]) |
 //! | room | [`SPOOL_MAX`] bytes; a save waits for uploads, [`ROOM_WAIT`] at most, and then goes to the bucket |
 //! | a full disk | the append fails, and the run goes to the bucket at once |
@@ -52,7 +52,7 @@ use self::state::State;
 pub(crate) use self::state::Untold;
 use super::{ObjectId, grains, pack::Packed};
 use crate::{
-    engine::Barrier,
+    engine::{Barrier, EmbeddedLock},
     schema::{Chunk, Stored, kind},
 };
 
@@ -129,9 +129,17 @@ impl Drop for Slot<'_> {
 
 impl Spool {
     /// The spool in `directory`, which is made, before the bucket `below`. What an earlier one left is uploaded by
-    /// the volume that is opened with it. Blocks on the disk. One process at a time may have it: who has the
-    /// engine's lock.
-    pub fn open(directory: &Path, below: Arc<dyn Store>) -> io::Result<Arc<Self>> {
+    /// the volume that is opened with it. Blocks on the disk. One process at a time may have it: who has the lock of
+    /// the engine whose barrier it will be. Until then another one may add to what is here.
+    pub fn open(
+        directory: &Path,
+        below: Arc<dyn Store>,
+        _lock: &EmbeddedLock,
+    ) -> io::Result<Arc<Self>> {
+        Self::open_unlocked(directory, below)
+    }
+
+    fn open_unlocked(directory: &Path, below: Arc<dyn Store>) -> io::Result<Arc<Self>> {
         make_private_directory(directory)?;
         let is_suspect = directory.join(SUSPECT).exists();
         let is_same_boot = !is_suspect && is_noted(&directory.join(BOOT));
@@ -146,9 +154,6 @@ impl Spool {
                 None => tracing::warn!(path = %path.display(), "this is no file of a spool"),
             }
         }
-        if is_suspect {
-            fs::remove_file(directory.join(SUSPECT))?;
-        }
         Ok(Arc::new(Self {
             directory: directory.to_owned(),
             below,
@@ -161,14 +166,33 @@ impl Spool {
     }
 
     /// Notes that what refers to bytes of this start of the machine is to be trusted: what refers to bytes that an
-    /// earlier one lost is undone. Blocks on the disk.
+    /// earlier one lost, or a sync that failed, is undone. Blocks on the disk.
     pub(crate) fn note_boot(&self) {
         if self.is_same_boot {
             return;
         }
-        if let Err(error) = note_boot(&self.directory.join(BOOT)) {
+        let noted = note_boot(&self.directory.join(BOOT));
+        if let Err(error) = noted.and_then(|()| self.trust()) {
             // The next one to open it compares more than it must.
             tracing::warn!(%error, "the start of the machine could not be noted in the spool");
+        }
+    }
+
+    /// Takes back that a sync failed, unless one did since.
+    fn trust(&self) -> io::Result<()> {
+        match fs::remove_file(self.directory.join(SUSPECT)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        if self.has_failed.load(Ordering::SeqCst) {
+            self.note_failure();
+        }
+        Ok(())
+    }
+
+    fn note_failure(&self) {
+        if let Err(error) = fs::File::create(self.directory.join(SUSPECT)) {
+            tracing::warn!(%error, "that a sync failed could not be noted in the spool");
         }
     }
 
@@ -295,9 +319,7 @@ impl Spool {
     fn sync(&self, file: &fs::File) -> io::Result<()> {
         file.sync_data().inspect_err(|_| {
             self.has_failed.store(true, Ordering::SeqCst);
-            if let Err(error) = fs::File::create(self.directory.join(SUSPECT)) {
-                tracing::warn!(%error, "that a sync failed could not be noted in the spool");
-            }
+            self.note_failure();
         })
     }
 
@@ -441,7 +463,7 @@ mod tests {
     };
 
     fn spool(directory: &tempfile::TempDir) -> Arc<Spool> {
-        Spool::open(directory.path(), Arc::new(MemoryStore::new())).expect("it is new")
+        Spool::open_unlocked(directory.path(), Arc::new(MemoryStore::new())).expect("it is new")
     }
 
     #[tokio::test]
@@ -537,6 +559,33 @@ mod tests {
         assert!(spool.pass().is_err());
     }
 
+    /// Whoever opened the spool after a sync had failed, and ended before the log was compared with it, left nothing behind
+    /// that said so: the next one took what was lost for what had been written.
+    #[tokio::test]
+    async fn what_is_suspect_is_compared_until_that_was_done() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let first = spool(&directory);
+        first.note_boot();
+        let run = packed(Bytes::from_static(b"closed"));
+        let mut slot = taken(&first, 6).await;
+        slot.write(&run).expect("there is room");
+        let extent = run.extent((slot.object, UNKNOWN_LENGTH), slot.offset);
+        let path = first.path(slot.object);
+        drop(slot);
+        let chunk = Chunk {
+            extents: vec![extent],
+        };
+        let key = crate::schema::chunk(penstock_vfs::Inode(2), 0).freeze();
+        let puts = [(key, chunk.encode())];
+        // A sync failed, and the page cache has the bytes no more.
+        fs::write(directory.path().join(SUSPECT), "").expect("it is made");
+        fs::write(path, "\0\0\0\0\0\0").expect("it is there");
+        drop(first);
+        // As `fileset info` does while it is mounted, or a mount that is killed before it has read its log.
+        drop(spool(&directory));
+        assert!(!Barrier::has(&*spool(&directory), &puts));
+    }
+
     /// The kernel takes the pages of a sync that failed for clean: no sync that comes later brings them to the disk.
     #[tokio::test]
     async fn what_is_here_is_written_again_after_a_sync_that_failed() {
@@ -568,6 +617,15 @@ mod tests {
             modified.expect("it is here") != long_ago
         };
         assert!(begin_again(&first, true));
-        assert!(!begin_again(&spool(&directory), false));
+        assert!(
+            begin_again(&spool(&directory), false),
+            "nothing was compared"
+        );
+        let compared = spool(&directory);
+        compared.note_boot();
+        assert!(!begin_again(&compared, false));
+        // One that fails meanwhile stays noted.
+        first.note_boot();
+        assert!(begin_again(&first, true));
     }
 }

@@ -61,6 +61,31 @@ pub struct EmbeddedSettings {
     pub memory: u64,
 }
 
+/// The directory of an engine, which nobody else opens as long as this lives. What belongs to the metadata and lies
+/// elsewhere is looked at under it, and then the engine is opened with it.
+#[derive(Debug)]
+pub struct EmbeddedLock {
+    settings: EmbeddedSettings,
+    lock: DirectoryLock,
+}
+
+impl EmbeddedLock {
+    /// Makes the directory and locks it. Nothing in it is read. Fails with `InUse` while another process, or another
+    /// part of this one, has it.
+    pub fn take(settings: &EmbeddedSettings) -> EngineResult<Self> {
+        let directory = &settings.directory;
+        fs::create_dir_all(directory).map_err(|error| log::failure(directory, &error))?;
+        let lock = DirectoryLock::take(directory).map_err(|error| match error {
+            DirectoryLockError::InUse { pid } => EngineError::InUse { pid },
+            DirectoryLockError::Io(error) => log::failure(directory, &error),
+        })?;
+        Ok(Self {
+            settings: settings.clone(),
+            lock,
+        })
+    }
+}
+
 /// See the module.
 pub struct EmbeddedEngine {
     shared: Arc<Shared>,
@@ -111,7 +136,6 @@ pub(super) struct Prepared {
     disk: Arc<Disk>,
     pub(super) tree: Arc<Tree>,
     pub(super) replayed: Replayed,
-    settings: EmbeddedSettings,
     /// The last operation that is in the tree.
     merged: u64,
     /// Behind the last operation that was on the disk.
@@ -119,24 +143,18 @@ pub(super) struct Prepared {
     /// Records that were found elsewhere, which go on there.
     added: Vec<Record>,
     /// The last field: it is given back once the tree is closed.
-    lock: DirectoryLock,
+    lock: EmbeddedLock,
 }
 
 impl Prepared {
     /// Reads what is in the directory, or begins. Blocks on the disk. Fails with `InUse` while another process, or
     /// another part of this one, has it open.
-    pub(super) fn open(
-        settings: &EmbeddedSettings,
-        barrier: Option<&dyn Barrier>,
-    ) -> EngineResult<Self> {
-        Self::open_locked(settings, barrier, locked(&settings.directory)?)
+    pub(super) fn open(settings: &EmbeddedSettings) -> EngineResult<Self> {
+        Self::open_locked(EmbeddedLock::take(settings)?, None)
     }
 
-    fn open_locked(
-        settings: &EmbeddedSettings,
-        barrier: Option<&dyn Barrier>,
-        lock: DirectoryLock,
-    ) -> EngineResult<Self> {
+    fn open_locked(lock: EmbeddedLock, barrier: Option<&dyn Barrier>) -> EngineResult<Self> {
+        let settings = &lock.settings;
         let directory = &settings.directory;
         Replacement::go_on(settings)?;
         let disk = Arc::new(Disk::default());
@@ -155,7 +173,6 @@ impl Prepared {
         Ok(Self {
             disk,
             tree,
-            settings: settings.clone(),
             merged: merged.sequence,
             found: replayed.tip,
             replayed,
@@ -182,7 +199,8 @@ impl Prepared {
         tap: Option<Arc<dyn Tap>>,
         barrier: Option<Arc<dyn Barrier>>,
     ) -> EngineResult<EmbeddedEngine> {
-        let directory = &self.settings.directory;
+        let settings = &self.lock.settings;
+        let directory = &settings.directory;
         let written = self.replayed.tip;
         if let Some(barrier) = &barrier {
             let passed = barrier.pass();
@@ -194,7 +212,7 @@ impl Prepared {
             log.write(&record.whole)?;
         }
         log.sync()?;
-        let recent_max = (self.settings.memory / RECENT_SHARE).min(RECENT_MAX) as usize;
+        let recent_max = (settings.memory / RECENT_SHARE).min(RECENT_MAX) as usize;
         let state = State::new(self.tree.state()?, self.replayed);
         self.disk.be_patient(true);
         let end = LogEnd::new((log, written), tap);
@@ -212,7 +230,7 @@ impl Prepared {
             .spawn(move || worker.run())
             .map_err(|error| log::failure(directory, &error))?;
         let held = Held {
-            lock: self.lock,
+            lock: self.lock.lock,
             worker,
         };
         Ok(EmbeddedEngine {
@@ -227,16 +245,15 @@ impl Prepared {
 /// as [`HOLDER`] in it says; from then on it counts, also for who opens the directory after a crash.
 pub(super) struct Replacement {
     pub(super) tree: Tree,
-    settings: EmbeddedSettings,
     /// The last field: it is given back once the tree is closed.
-    lock: DirectoryLock,
+    lock: EmbeddedLock,
 }
 
 impl Replacement {
     /// Begins, or goes on with what was begun and not ended, if that is sound. Nothing else in the directory is read.
     /// Blocks on the disk.
     pub(super) fn open(settings: &EmbeddedSettings) -> EngineResult<Self> {
-        let lock = locked(&settings.directory)?;
+        let lock = EmbeddedLock::take(settings)?;
         Self::go_on(settings)?;
         let path = settings.directory.join(REPLACEMENT);
         let tree = match opened(settings, REPLACEMENT, &Arc::default()) {
@@ -246,23 +263,15 @@ impl Replacement {
             }
             opened => opened?,
         };
-        Ok(Self {
-            tree,
-            settings: settings.clone(),
-            lock,
-        })
+        Ok(Self { tree, lock })
     }
 
     /// Puts it in the place of all that was in the directory. Blocks on the disk.
     pub(super) fn finish(self) -> EngineResult<Prepared> {
-        let Self {
-            tree,
-            settings,
-            lock,
-        } = self;
+        let Self { tree, lock } = self;
         drop(tree);
-        Self::put_in_place(&settings.directory)?;
-        Prepared::open_locked(&settings, None, lock)
+        Self::put_in_place(&lock.settings.directory)?;
+        Prepared::open_locked(lock, None)
     }
 
     /// Goes on with putting one in its place that is whole.
@@ -290,15 +299,6 @@ impl Replacement {
     }
 }
 
-/// Makes a directory and locks it.
-fn locked(directory: &Path) -> EngineResult<DirectoryLock> {
-    fs::create_dir_all(directory).map_err(|error| log::failure(directory, &error))?;
-    DirectoryLock::take(directory).map_err(|error| match error {
-        DirectoryLockError::InUse { pid } => EngineError::InUse { pid },
-        DirectoryLockError::Io(error) => log::failure(directory, &error),
-    })
-}
-
 /// The tree in a file of the directory.
 fn opened(settings: &EmbeddedSettings, file: &str, disk: &Arc<Disk>) -> EngineResult<Tree> {
     let (path, cache) = (settings.directory.join(file), settings.memory as usize / 2);
@@ -314,15 +314,15 @@ impl EmbeddedEngine {
     /// Opens what is in the directory, or begins. Blocks on the disk. Fails with `InUse` while another process, or
     /// another part of this one, has it open. Of a log that is shipped to elsewhere nothing is dropped.
     pub fn open(settings: &EmbeddedSettings) -> EngineResult<Self> {
-        Self::open_behind(settings, None)
+        Self::open_locked(EmbeddedLock::take(settings)?, None)
     }
 
-    /// The same, with what must be durable before operations are.
-    pub fn open_behind(
-        settings: &EmbeddedSettings,
+    /// The same in a directory that was locked before, with what must be durable before operations are.
+    pub fn open_locked(
+        lock: EmbeddedLock,
         barrier: Option<Arc<dyn Barrier>>,
     ) -> EngineResult<Self> {
-        let prepared = Prepared::open(settings, barrier.as_deref())?;
+        let prepared = Prepared::open_locked(lock, barrier.as_deref())?;
         let is_shipped = prepared.tree.fact(HOLDER)?.is_some();
         let tap: Option<Arc<dyn Tap>> = match is_shipped {
             true => Some(Arc::new(Absent)),
@@ -463,11 +463,11 @@ mod tests {
             memory: 8 << 20,
         };
         for _ in 0..20 {
-            let prepared = Prepared::open(&settings, None).expect("nobody has it");
+            let prepared = Prepared::open(&settings).expect("nobody has it");
             let settings = settings.clone();
             let next = thread::spawn(move || {
                 loop {
-                    match Prepared::open(&settings, None) {
+                    match Prepared::open(&settings) {
                         Err(EngineError::InUse { .. }) => thread::yield_now(),
                         opened => return opened.map(drop),
                     }

@@ -35,6 +35,7 @@ mod feed;
 mod grounds;
 mod known;
 mod lives;
+mod paging;
 mod password;
 mod peers;
 mod pulse;
@@ -66,6 +67,7 @@ use self::{
     feed::{Feed, Point},
     known::Known,
     lives::Lives,
+    paging::Paging,
     pulse::{Life, Pulse, awake},
     readers::Readers,
     session::{Connector, Own, Session, Writer, over},
@@ -362,10 +364,11 @@ impl Drop for PostgresEngine {
 #[async_trait]
 impl Engine for PostgresEngine {
     async fn run_query(&self, query: Query<'_>) -> EngineResult<()> {
-        for misses in 0..MISSES_MAX {
+        let mut paging = Paging::new();
+        for _ in 0..MISSES_MAX {
             let ran = self.shared.look(query)?;
             match ran {
-                Ran::Missed(want) => drop(self.shared.fetch(want, misses).await?),
+                Ran::Missed(want) => drop(self.shared.fetch(want, &mut paging).await?),
                 Ran::Uncertain => self.shared.certain().await?,
                 _ => return Ok(()),
             }

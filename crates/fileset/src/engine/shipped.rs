@@ -124,7 +124,7 @@ impl ShippedEngine {
 
     async fn begin(settings: &ShippedSettings, from: From) -> EngineResult<Self> {
         let bucket = Bucket::new(Arc::clone(&settings.store), settings.identity);
-        let prepared = run_blocking(|| Prepared::open(&settings.local, None))?;
+        let prepared = run_blocking(|| Prepared::open(&settings.local))?;
         let holder = holder(&prepared, from)?;
         if from == From::Oneself {
             spare_others(&bucket, &prepared, holder).await?;
@@ -171,7 +171,7 @@ impl ShippedEngine {
 /// How far the log of the file system `identity` in a bucket is, seen from the metadata in a directory that nobody
 /// has open.
 pub async fn position(settings: &ShippedSettings) -> EngineResult<Position> {
-    let prepared = run_blocking(|| Prepared::open(&settings.local, None))?;
+    let prepared = run_blocking(|| Prepared::open(&settings.local))?;
     let bucket = Bucket::new(Arc::clone(&settings.store), settings.identity);
     let chain = Chain::read(&bucket).await?;
     let holder = chain.holder(&bucket).await?;

@@ -7,7 +7,7 @@ use penstock_vfs::{Allocation, Identity, Inode, Position, Seek};
 
 use super::{File, Files};
 use crate::{
-    engine::transact,
+    engine::{Reads, query, transact},
     operations::{self, Condition, Cut, Edit, FileChange, SizeChange, Step},
     schema::BLOCK_SIZE,
     snapshots,
@@ -84,14 +84,32 @@ impl Files {
                 operations::cut(transaction, &step)
             });
             let done = done.await?;
-            self.fold_behind(cut.inode, &done.step.crowded);
-            if done.step.is_last && cut.from == cut.size {
-                return Ok(());
-            }
             left.truncate(left.partition_point(|chunk: &u64| chunk * BLOCK_SIZE < cut.from));
-            left.extend(done.left);
+            if let Some(done) = done {
+                self.fold_behind(cut.inode, &done.step.crowded);
+                if done.step.is_last && cut.from == cut.size {
+                    return Ok(());
+                }
+                left.extend(done.left);
+                cut.condition = None;
+            } else {
+                left.extend(self.written_from(cut.inode, cut.from).await?);
+            }
             cut.from = operations::next_cut(cut.size, &left);
-            cut.condition = None;
+        }
+    }
+
+    /// The chunks that are written from a place of a file on.
+    async fn written_from(&self, inode: Inode, mut from: u64) -> FsResult<Vec<u64>> {
+        let mut written = Vec::new();
+        loop {
+            let look = |reads: &dyn Reads| operations::some_written(reads, inode, from);
+            let (some, may_be_more) = query(&*self.engine, look).await?;
+            written.extend(some);
+            match written.last() {
+                Some(last) if may_be_more => from = (last + 1).saturating_mul(BLOCK_SIZE),
+                _ => return Ok(written),
+            }
         }
     }
 

@@ -126,8 +126,13 @@ impl Files {
         }
         let (files, file) = (Arc::clone(self), Arc::clone(file));
         let saved = tokio::spawn(async move {
-            let _turn = file.turn.lock().await;
-            files.save_in_turn(&file).await
+            let saved = {
+                let _turn = file.turn.lock().await;
+                files.save_in_turn(&file).await
+            };
+            // It may have been closed meanwhile.
+            files.forget_idle(file.inode);
+            saved
         });
         saved
             .await
@@ -202,7 +207,7 @@ impl Files {
         let saves = self.unsaved_files().into_iter().map(|file| async {
             let saved = self.save(&file).await;
             match saved {
-                Ok(()) => Self::drop_idle(&mut self.table.lock(), file.inode),
+                Ok(()) => {}
                 // It was removed elsewhere, and nobody here can reach it any more.
                 Err(FsError::Stale) if self.is_unpinned(file.inode) => self.discard(file.inode),
                 Err(error) => return Some((file, error)),

@@ -45,7 +45,11 @@ impl Files {
         };
         self.save(&from.file).await?;
         let (files, by) = (Arc::clone(self), by.clone());
-        let copied = tokio::spawn(async move { files.share(&by, &to.file, sharing).await });
+        let copied = tokio::spawn(async move {
+            let copied = files.share(&by, &to.file, sharing).await;
+            files.forget_idle(to.file.inode);
+            copied
+        });
         copied
             .await
             .unwrap_or_else(|_| Err(FsError::Io("a copy ended unexpectedly".to_owned())))

@@ -12,7 +12,10 @@ use super::{
     extents::{FileChange, STEP, SizeChange, Step, clearing, edit},
     node, put_node,
 };
-use crate::{engine::Transaction, schema::BLOCK_SIZE};
+use crate::{
+    engine::{Reads, Transaction},
+    schema::BLOCK_SIZE,
+};
 
 type Check = dyn Fn(&Attributes) -> FsResult<()> + Send + Sync;
 
@@ -58,12 +61,19 @@ pub(crate) struct CutStep {
     pub(crate) left: Vec<u64>,
 }
 
-/// Cuts a file, from its end, as much as one operation may.
-pub(crate) fn cut(transaction: &mut dyn Transaction, cut: &Cut) -> FsResult<CutStep> {
+/// Chunks that one step of a cut looks at.
+const LOOK: usize = 2 * STEP;
+
+/// Cuts a file, from its end, as much as one operation may. `None` where more is written than it looks at: nothing is
+/// changed then, and who knows the chunks begins nearer to the end.
+pub(crate) fn cut(transaction: &mut dyn Transaction, cut: &Cut) -> FsResult<Option<CutStep>> {
     if let Some(condition) = &cut.condition {
         condition.check(&attributes(transaction, cut.inode)?)?;
     }
-    let mut edits = clearing(transaction, cut.inode, &(cut.from..u64::MAX), usize::MAX)?;
+    let mut edits = clearing(transaction, cut.inode, &(cut.from..u64::MAX), LOOK)?;
+    if edits.len() == LOOK {
+        return Ok(None);
+    }
     edits.reverse();
     let at_most = |size| FileChange {
         size: Some(SizeChange::AtMost(size)),
@@ -77,7 +87,18 @@ pub(crate) fn cut(transaction: &mut dyn Transaction, cut: &Cut) -> FsResult<CutS
     let step = edit(transaction, cut.inode, (&edits, 0), &change)?;
     let left = edits[step.edits..].iter().rev();
     let left = left.map(super::Edit::chunk).collect();
-    Ok(CutStep { step, left })
+    Ok(Some(CutStep { step, left }))
+}
+
+/// Some chunks that are written from the one on in which `from` lies, in order, and whether there may be more.
+pub(crate) fn some_written(
+    reads: &dyn Reads,
+    inode: Inode,
+    from: u64,
+) -> FsResult<(Vec<u64>, bool)> {
+    let found = clearing(reads, inode, &(from..u64::MAX), LOOK)?;
+    let chunks = found.iter().map(super::Edit::chunk).collect();
+    Ok((chunks, found.len() == LOOK))
 }
 
 /// Where the next step of a cut begins that has left these chunks.

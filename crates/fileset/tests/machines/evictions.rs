@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use penstock_base::{BufferPool, FsError, MemoryBudget};
-use penstock_fileset::{FilesetVolume, Format, Spool, engine::MemorySession};
+use penstock_fileset::{
+    FilesetVolume, Format, Spool,
+    engine::{EmbeddedLock, EmbeddedSettings, MemorySession},
+};
 use penstock_object::Store;
 use penstock_object_testing::MemoryStore;
 use penstock_transfer::Transfer;
@@ -80,7 +83,12 @@ async fn no_machine_keeps_bytes_on_its_disk_that_others_want() {
         .unwrap();
     let directory = tempfile::tempdir().unwrap();
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let spool = Spool::open(directory.path(), store).unwrap();
+    let settings = EmbeddedSettings {
+        directory: directory.path().join("metadata"),
+        memory: 16 << 20,
+    };
+    let lock = EmbeddedLock::take(&settings).unwrap();
+    let spool = Spool::open(&directory.path().join("spool"), store, &lock).unwrap();
     let pool = BufferPool::new(MemoryBudget::new(16 << 20));
     let transfer = Transfer::new(spool.clone(), pool);
     let opened = FilesetVolume::open_with(engine, transfer, Some(spool)).await;

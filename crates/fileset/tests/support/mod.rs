@@ -19,7 +19,7 @@ use penstock_fileset::{
     FilesetVolume, Format, Spool,
     check::check,
     engine::{
-        Barrier, EmbeddedEngine, EmbeddedSettings, Engine, EngineError, EngineResult,
+        Barrier, EmbeddedEngine, EmbeddedLock, EmbeddedSettings, Engine, EngineError, EngineResult,
         Operation as EngineOperation, Query,
     },
 };
@@ -84,17 +84,28 @@ pub fn directory(permissions: u16) -> New<'static> {
     }
 }
 
-fn open_engine(directory: &Path, spool: Option<&Arc<Spool>>) -> Arc<dyn Engine> {
+fn lock(directory: &Path) -> EmbeddedLock {
     let settings = EmbeddedSettings {
         directory: directory.join("metadata"),
         memory: 16 << 20,
     };
-    let barrier = spool.map(|spool| Arc::clone(spool) as Arc<dyn Barrier>);
-    Arc::new(EmbeddedEngine::open_behind(&settings, barrier).unwrap())
+    EmbeddedLock::take(&settings).unwrap()
 }
 
-fn open_spool(directory: &Path, way: &Arc<dyn Store>) -> Arc<Spool> {
-    Spool::open(&directory.join("spool"), Arc::clone(way)).unwrap()
+/// The metadata in a directory, and the spool there before `way` if there is to be one.
+fn open_engine(
+    directory: &Path,
+    way: Option<&Arc<dyn Store>>,
+) -> (Arc<dyn Engine>, Option<Arc<Spool>>) {
+    let lock = lock(directory);
+    let spool = way.map(|way| open_spool(directory, way, &lock));
+    let barrier = spool.clone().map(|spool| spool as Arc<dyn Barrier>);
+    let engine = EmbeddedEngine::open_locked(lock, barrier);
+    (Arc::new(engine.unwrap()), spool)
+}
+
+fn open_spool(directory: &Path, way: &Arc<dyn Store>, lock: &EmbeddedLock) -> Arc<Spool> {
+    Spool::open(&directory.join("spool"), Arc::clone(way), lock).unwrap()
 }
 
 /// `store` as whoever has the key sees it, if there is one.
@@ -326,8 +337,8 @@ impl Place {
         let bucket = seen_with(key.as_ref(), Arc::clone(&raw));
         let faulty = Faulty::new(Arc::clone(&raw), Arc::clone(&faults));
         let way = seen_with(key.as_ref(), Arc::new(faulty));
-        let spool = has_spool.then(|| open_spool(directory.path(), &way));
-        let engine = around(open_engine(directory.path(), spool.as_ref()));
+        let (engine, spool) = open_engine(directory.path(), has_spool.then_some(&way));
+        let engine = around(engine);
         let by = Identity::new(0, 0, []);
         FilesetVolume::format(&*engine, &by, Format::new(1))
             .await
@@ -373,7 +384,7 @@ impl Place {
                 })
                 .unwrap();
             }
-            drop(open_spool(left, &way));
+            drop(open_spool(left, &way, &lock(left)));
         };
         self.crash_with(lose).await;
     }
@@ -382,9 +393,8 @@ impl Place {
         let left = tempfile::tempdir().unwrap();
         copy(self.ground(), left.path());
         lose(left.path());
-        let has_spool = self.spool.is_some();
-        self.spool = has_spool.then(|| open_spool(left.path(), &self.way));
-        self.engine = open_engine(left.path(), self.spool.as_ref());
+        let way = self.spool.as_ref().map(|_| &self.way);
+        (self.engine, self.spool) = open_engine(left.path(), way);
         self.memory = MemoryBudget::new(self.memory.total());
         let means = (self.spool.as_ref(), &self.memory);
         self.volume = open_volume(&self.engine, &self.way, means).await;

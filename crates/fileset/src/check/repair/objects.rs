@@ -85,6 +85,19 @@ pub(super) fn counters(_: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> 
     Ok(repairs.collect())
 }
 
+/// Numbers that new files and snapshots get are behind all that are there, and changes are kept for the latest snapshot.
+pub(super) fn marks(_: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
+    let wrong = survey.wrong_marks().into_iter();
+    let repairs = wrong.map(|wrong| {
+        let repair = Repair::new(wrong.to_string());
+        match wrong.right() {
+            (key, Some(value)) => repair.put(&key.into(), value),
+            (key, None) => repair.delete(key),
+        }
+    });
+    Ok(repairs.collect())
+}
+
 /// What is counted of whose files are limited, or may be.
 pub(super) fn quotas(_: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
     let wrong = survey.quotas.wrong(&survey.inodes);

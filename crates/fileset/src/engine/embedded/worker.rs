@@ -502,7 +502,9 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::engine::{EmbeddedEngine, EmbeddedSettings, Engine, Operation, Verdict, transact};
+    use crate::engine::{
+        EmbeddedEngine, EmbeddedLock, EmbeddedSettings, Engine, Operation, Verdict, transact,
+    };
 
     fn settings(directory: &tempfile::TempDir) -> EmbeddedSettings {
         EmbeddedSettings {
@@ -565,7 +567,8 @@ mod tests {
     async fn closed_in_vain(directory: &tempfile::TempDir) -> EmbeddedEngine {
         let late = Arc::new(Late::default());
         let barrier: Arc<dyn Barrier> = Arc::<Late>::clone(&late);
-        let opened = EmbeddedEngine::open_behind(&settings(directory), Some(barrier));
+        let lock = EmbeddedLock::take(&settings(directory)).expect("nobody has it");
+        let opened = EmbeddedEngine::open_locked(lock, Some(barrier));
         let engine = opened.expect("it is new");
         put(&engine).await.expect("it works");
         assert!(late.0.set(Arc::clone(&engine.shared)).is_ok());

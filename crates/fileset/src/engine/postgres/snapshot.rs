@@ -14,8 +14,9 @@ use bytes::Bytes;
 
 use super::{
     feed::News,
+    paging::Paging,
     session::{Connector, Page, Reader, Since},
-    worker::PAGE_MAX,
+    worker::size_of_rows,
 };
 use crate::engine::{EngineError, EngineResult, Query, Reads, Visitor, behind, layers::in_order};
 
@@ -89,9 +90,12 @@ impl Reads for Snapshot {
         let range = in_order(range);
         let end = Bytes::copy_from_slice(range.end);
         let mut start = Bytes::copy_from_slice(range.start);
+        let mut paging = Paging::new();
         loop {
-            let rows = self.page(start, end.clone(), PAGE_MAX)?;
-            let count = rows.len() as i64;
+            let wanted = paging.count(true);
+            let rows = self.page(start, end.clone(), wanted)?;
+            let (count, bytes) = size_of_rows(&rows);
+            paging.read(count, bytes);
             let Some((last, _)) = rows.last() else {
                 return Ok(());
             };
@@ -101,7 +105,7 @@ impl Reads for Snapshot {
                     return Ok(());
                 }
             }
-            if count < PAGE_MAX {
+            if (count as i64) < wanted {
                 return Ok(());
             }
         }

@@ -22,6 +22,7 @@ use tokio::sync::{Notify, watch};
 
 use super::{
     known::Want,
+    paging::Paging,
     pulse::{Life, Pulse},
     readers::Readers,
     session::{Batch, Connector, Outcome, Own, Since, Writer},
@@ -43,14 +44,6 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the first pause behind a failure is, at most, and how long the longest.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Keys that are read where one is wanted: what lies near it is often wanted next.
-const NEAR: i64 = 8;
-/// The same at most, for who goes on to want more.
-const NEAR_MAX: i64 = 512;
-/// Keys that are read where a range is wanted.
-const PAGE: i64 = 128;
-/// Keys in the largest page.
-pub(super) const PAGE_MAX: i64 = 8192;
 
 /// Misses of one operation, after which all stays known that is fetched for it.
 const MISSES_BEFORE_PIN: u32 = 12;
@@ -231,7 +224,7 @@ impl Shared {
     }
 
     async fn run_until_done(&self, operation: &mut Operation) -> EngineResult<()> {
-        let (mut misses, mut pin) = (0, None);
+        let (mut paging, mut pin) = (Paging::new(), None);
         loop {
             self.room().await?;
             let ran = self.attempt(operation)?;
@@ -246,16 +239,15 @@ impl Shared {
                     self.bell.notify_one();
                     match self.fate(fate).await? {
                         Fate::Made => return Ok(()),
-                        Fate::Open | Fate::Outdated => misses = 0,
+                        Fate::Open | Fate::Outdated => paging.begin_again(),
                     }
                 }
                 Ran::Missed(want) => {
-                    if misses >= MISSES_BEFORE_PIN {
+                    if paging.pages() >= MISSES_BEFORE_PIN {
                         pin.get_or_insert_with(|| Pin::new(self));
                     }
-                    let fetched = Box::pin(self.fetch(want, misses)).await?;
+                    let fetched = Box::pin(self.fetch(want, &mut paging)).await?;
                     pin.as_mut().map_or(Ok(()), |pin| pin.extend(fetched))?;
-                    misses += 1;
                 }
                 Ran::Yielding => {
                     let others_are_in = |_: &Progress| self.read().mode() != Mode::Yielding;
@@ -321,26 +313,24 @@ impl Shared {
         EngineError::Database(format!("{place}: not done within {patience:?}"))
     }
 
-    /// Reads what is wanted; `misses` of the same reader came before. Waits for a database that is away. Returns how
-    /// many bytes were read.
-    pub(super) async fn fetch(&self, want: Want, misses: u32) -> EngineResult<usize> {
-        let (first, most) = match want.is_scan {
-            true => (PAGE, PAGE_MAX),
-            false => (NEAR, NEAR_MAX),
-        };
-        let count = first.saturating_mul(4_i64.saturating_pow(misses)).min(most);
-        self.ask_until_answered(Asked::Page(&want, count)).await
+    /// Reads what is wanted; `paging` is of the same reader. Waits for a database that is away. Returns how many bytes
+    /// were read.
+    pub(super) async fn fetch(&self, want: Want, paging: &mut Paging) -> EngineResult<usize> {
+        let asked = Asked::Page(&want, paging.count(want.is_scan));
+        let (keys, bytes) = self.ask_until_answered(asked).await?;
+        paging.read(keys, bytes);
+        Ok(bytes)
     }
 
-    /// Asks the database, and waits for one that is away.
-    async fn ask_until_answered(&self, asked: Asked<'_>) -> EngineResult<usize> {
+    /// Asks the database, and waits for one that is away. Returns how many keys and bytes were read.
+    async fn ask_until_answered(&self, asked: Asked<'_>) -> EngineResult<(usize, usize)> {
         let mut trouble = None;
         let done = clock::deadline(self.patience, async {
             let mut pause = PAUSE;
             loop {
                 let answered = match asked {
                     Asked::Page(want, count) => self.fetch_once(want, count).await,
-                    Asked::News => self.ask_for_news().await.map(|()| 0),
+                    Asked::News => self.ask_for_news().await.map(|()| (0, 0)),
                 };
                 match answered {
                     Err(error @ (EngineError::Database(_) | EngineError::Full(_))) => {
@@ -358,7 +348,7 @@ impl Shared {
         }
     }
 
-    async fn fetch_once(&self, want: &Want, count: i64) -> EngineResult<usize> {
+    async fn fetch_once(&self, want: &Want, count: i64) -> EngineResult<(usize, usize)> {
         let range = want.start.clone()..want.end.clone();
         let page = self.readers.page(self.since(), &range, count).await;
         let page = self.brought(page)?;
@@ -367,10 +357,9 @@ impl Shared {
             _ => range.end,
         };
         let read: Range<Bytes> = range.start..end;
-        let rows = page.rows.iter();
-        let bytes = rows.map(|(key, value)| key.len() + value.len()).sum();
+        let found = size_of_rows(&page.rows);
         self.learn(|state| state.learn(read, page));
-        Ok(bytes)
+        Ok(found)
     }
 
     /// Returns when queries see all that was applied anywhere before the call.
@@ -405,6 +394,12 @@ impl Shared {
         let _ = clock::deadline(END_TIMEOUT, ended).await;
         Ok(())
     }
+}
+
+/// How many keys there are, and how many bytes in them and in their values.
+pub(super) fn size_of_rows(rows: &[(Bytes, Bytes)]) -> (usize, usize) {
+    let bytes = rows.iter().map(|(key, value)| key.len() + value.len());
+    (rows.len(), bytes.sum())
 }
 
 pub(super) fn closed() -> EngineError {
