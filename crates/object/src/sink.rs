@@ -27,6 +27,11 @@ pub unsafe trait BodySink: Send {
     /// object's description and the range that is about to be delivered.
     fn begin(&mut self, _got: &Got) {}
 
+    /// The same of bytes that are at hand already: how soon they came says nothing of the way to the store.
+    fn begin_at_hand(&mut self, got: &Got) {
+        self.begin(got);
+    }
+
     /// Bytes received so far.
     fn filled(&self) -> u64;
 

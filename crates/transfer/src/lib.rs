@@ -7,6 +7,7 @@
 //! - [`Appender`]: a sequential stream to the end of an appendable object.
 //! - [`staging`]: the write-back area, where files are written anywhere before they are saved.
 //! - [`DiskCache`]: a store around a store that keeps what was read on the disk.
+//! - [`MemoryCache`]: one that keeps short ranges in memory, and fetches ahead across small things of one object.
 //!
 //! Readers and writers draw every byte they hold from the [`BufferPool`]'s budget. Bodies are received straight
 //! into pooled blocks and read where they lie; what is written is kept as it came in, unless it is
@@ -21,6 +22,7 @@ mod error;
 mod estimate;
 mod lock;
 mod memory;
+mod memory_cache;
 mod metrics;
 mod reader;
 mod settings;
@@ -42,6 +44,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 pub use cache::{CacheContents, CacheError, CacheSettings, DiskCache, KeepFree};
 pub use codec::{Codec, Decoder, Encoder, ZSTD_LEVELS};
 pub use error::{TransferError, TransferResult};
+pub use memory_cache::MemoryCache;
 pub use reader::{Extent, ExtentReader, FileRead, Frames, Grains, MapPart, Reader, Refused};
 pub use settings::TransferSettings;
 pub use writer::{Appender, Finished, WriteStart, Writer};

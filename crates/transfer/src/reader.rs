@@ -238,11 +238,15 @@ impl Shared {
         range: &Range<u64>,
     ) -> TransferResult<Option<Payload>> {
         self.transfer.metrics().read_memory_waits.increment();
-        self.fetch_alone(range).await
+        self.fetch_alone(range, Origin::Anywhere).await
     }
 
     /// Reads `range` by itself, as soon as there is memory for it, unless all of it is coming by then.
-    async fn fetch_alone(&self, range: &Range<u64>) -> TransferResult<Option<Payload>> {
+    async fn fetch_alone(
+        &self,
+        range: &Range<u64>,
+        origin: Origin,
+    ) -> TransferResult<Option<Payload>> {
         let Some(errands) = lock(&self.state).errands(range) else {
             return Ok(None);
         };
@@ -254,21 +258,21 @@ impl Shared {
         {
             return Ok(Some(payload));
         }
-        self.fetch_all(range, errands, memory).await.map(Some)
+        let fetched = self.fetch_all(range, (errands, memory), origin);
+        fetched.await.map(Some)
     }
 
     /// Receives all of `range`, in which there are holes where no errand brings anything.
     async fn fetch_all(
         &self,
         range: &Range<u64>,
-        errands: Errands,
-        mut memory: Reservation,
+        (errands, mut memory): (Errands, Reservation),
+        origin: Origin,
     ) -> TransferResult<Payload> {
         let fetches = errands.into_iter().map(|(part, errand)| {
             let paid = memory.split(errand.cost());
             let brought = (errand, paid.expect("all errands were paid for"));
             async {
-                let origin = Origin::Anywhere;
                 let payload = fetch(&self.transfer, &part, brought, origin).await?;
                 Ok::<_, TransferError>((part, payload))
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use penstock_fileset::{Durability, FilesetVolume, Label, LabelError};
 use penstock_object::{Store, credentials::CredentialOrigin};
-use penstock_transfer::{Transfer, TransferSettings};
+use penstock_transfer::{MemoryCache, Transfer, TransferSettings};
 use penstock_vfs::Volume;
 
 use super::{Form, OpenedVolume, VolumeSpec, cache};
@@ -126,6 +126,7 @@ pub(super) async fn open(
         key.as_ref(),
         sealing - 2 * (sealing / LOG_SHARE),
     );
+    let kept = MemoryCache::around(sealed, pool.budget());
     // The engine's memory is taken out of the one budget for as long as it is open, and so is what encryption needs.
     let memory = (total / METADATA_SHARE).min(METADATA_MAX);
     let reservation = pool.budget().reserve(memory + sealing).await;
@@ -136,7 +137,7 @@ pub(super) async fn open(
         )
     })?;
     let with = (memory, Company::Others);
-    let opened = fileset.open(&record, with, (&bucket, sealed)).await?;
+    let opened = fileset.open(&record, with, (&bucket, kept)).await?;
     let settings = TransferSettings::default();
     let transfer = Transfer::with_settings(opened.store, pool, settings, &registry);
     let engine = Arc::clone(&opened.engine);

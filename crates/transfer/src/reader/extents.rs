@@ -13,7 +13,8 @@ use penstock_base::Payload;
 use penstock_object::ErrorKind;
 
 use super::{
-    Shared, extent::Extent, extent_map::ExtentMap, source::Source, state::Plan, stream::InFlight,
+    Shared, extent::Extent, extent_map::ExtentMap, receive::Origin, source::Source,
+    stream::InFlight,
 };
 use crate::{Transfer, TransferError, TransferResult};
 
@@ -108,11 +109,10 @@ impl ExtentReader {
             Ok(planned) => planned,
             Err(refused) => return Ok(Err(refused)),
         };
-        let waits = matches!(plan, Plan::Wait(_));
         let mut read = self.shared.carry_out(&range, plan).await;
-        if waits && is_damaged(&read) {
-            // What is damaged may be other bytes, which came before these.
-            read = self.shared.fetch_alone(&range).await;
+        if is_damaged(&read) {
+            // What is damaged may be other bytes, which came before these, or what a cache has of them.
+            read = self.shared.fetch_alone(&range, Origin::TheStore).await;
         }
         let read = read?.ok_or(Refused::Outdated);
         Ok(read.map(|payload| (range.end, payload)))

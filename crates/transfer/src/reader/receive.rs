@@ -282,15 +282,19 @@ impl PartSink {
 #[allow(unsafe_code)]
 unsafe impl BodySink for PartSink {
     fn begin(&mut self, got: &Got) {
-        self.refusal = self.refuse(got);
-        let is_whole = got.range.end - got.range.start == got.info.size;
-        self.is_checked_at_end =
-            got.info.checksum.is_some() && is_whole && self.comparison.is_none();
         if self.began.is_none() {
             let now = clock::now();
             self.began = Some(now);
             self.transfer.path().began(now.duration_since(self.sent));
         }
+        self.begin_at_hand(got);
+    }
+
+    fn begin_at_hand(&mut self, got: &Got) {
+        self.refusal = self.refuse(got);
+        let is_whole = got.range.end - got.range.start == got.info.size;
+        self.is_checked_at_end =
+            got.info.checksum.is_some() && is_whole && self.comparison.is_none();
     }
 
     fn filled(&self) -> u64 {

@@ -1,0 +1,232 @@
+//! Keeps short ranges of objects in memory, and fetches ahead of who reads one small thing after the other out of an object.
+//!
+//! Small files lie side by side in an object, in the order in which they were written. Each is read by a reader of its own,
+//! which cannot know that the next one will be read; a store that stands around the store sees all of them:
+//!
+//! - A range that was fetched stays, for each file and handle that asks for it or for a part of it.
+//! - A range that begins about where one ended that was used a moment ago is fetched with more behind it, twice as much as
+//!   that one was, up to [`RUN_MAX`]. Who reads the files of a directory in the order in which they were written so asks
+//!   the store once for hundreds of them. A range that follows none is fetched alone.
+//! - Who asks for what is on its way waits for it.
+//! - Who asks the store itself, as a reader does that found damaged bytes, gets nothing of what is kept, and it is forgotten.
+//!
+//! Memory: half of the budget stays free. What was used least lately goes first, and all of it while somebody waits for memory.
+//! Longer ranges pass by: they are parts of streams, which fetch ahead themselves.
+
+mod runs;
+#[cfg(test)]
+mod tests;
+
+use std::{ops::Range, sync::Arc};
+
+use async_trait::async_trait;
+use penstock_base::{MemoryBudget, Mutex, Payload, Reclaim, Reservation};
+use penstock_object::{
+    Appended, Below, BodySink, CompleteOptions, CopyOptions, DeleteFailure, ErrorKind, GetOptions,
+    Got, Key, ObjectResult, Part, PutOptions, Store, Stored, UploadId,
+};
+
+use self::runs::{Run, Runs};
+
+/// Bytes in the longest range that is kept: two grains of a file's checksums.
+const RANGE_MAX: u64 = 256 << 10;
+/// Bytes that are fetched at most for a range and what lies behind it.
+const RUN_MAX: u64 = 1 << 20;
+/// The part of the budget that is left free: one in this many.
+const FREE_SHARE: u64 = 2;
+
+/// A store whose objects are written once. See the module.
+#[derive(Debug)]
+pub struct MemoryCache {
+    inner: Arc<dyn Store>,
+    kept: Arc<Kept>,
+}
+
+/// What is in memory.
+#[derive(Debug)]
+struct Kept {
+    budget: Arc<MemoryBudget>,
+    runs: Mutex<Runs>,
+}
+
+impl MemoryCache {
+    /// A cache around `inner` in memory of `budget`. No object changes but through it.
+    pub fn around(inner: Arc<dyn Store>, budget: &Arc<MemoryBudget>) -> Arc<Self> {
+        let kept = Arc::new(Kept {
+            budget: Arc::clone(budget),
+            runs: Mutex::default(),
+        });
+        let reclaimer: Arc<dyn Reclaim> = Arc::<Kept>::clone(&kept);
+        budget.register(Arc::downgrade(&reclaimer));
+        Arc::new(Self { inner, kept })
+    }
+
+    /// Fetches a run, unless that was done or somebody else does it now.
+    async fn fetch(&self, key: &Key, run: &Run) -> ObjectResult<()> {
+        let fetched = run.content.get_or_init(|| async {
+            let options = GetOptions {
+                range: Some(run.range.clone()),
+                if_match: run.if_match.clone(),
+                fresh: false,
+            };
+            let mut bytes = Vec::with_capacity((run.range.end - run.range.start) as usize);
+            let got = self.inner.get(key, options, &mut bytes).await?;
+            Ok((got, bytes))
+        });
+        match fetched.await {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.kept.runs.lock().forget(key, run);
+                Err(error.clone())
+            }
+        }
+    }
+}
+
+impl Kept {
+    /// What has or will have the range, if there is memory for it.
+    fn run(&self, key: &Key, options: &GetOptions, asked: &Range<u64>) -> Option<Arc<Run>> {
+        let mut runs = self.runs.lock();
+        if let Some(run) = runs.find(key, asked) {
+            return (run.if_match == options.if_match).then_some(run);
+        }
+        let range = runs.with_what_follows(key, asked);
+        let memory = self.room(&mut runs, range.end - range.start)?;
+        let run = Run::new(range, options.if_match.clone(), memory);
+        Some(runs.add(key, run))
+    }
+
+    /// Memory for `bytes` that leaves enough free, in place of what was used least lately.
+    fn room(&self, runs: &mut Runs, bytes: u64) -> Option<Reservation> {
+        loop {
+            let memory = self.budget.try_reserve(bytes);
+            let is_enough_free = self.budget.available() >= self.budget.total() / FREE_SHARE;
+            if memory.is_some() && is_enough_free {
+                return memory;
+            }
+            drop(memory);
+            runs.drop_oldest()?;
+        }
+    }
+}
+
+impl Reclaim for Kept {
+    fn reclaim(&self, bytes: u64) -> u64 {
+        let mut runs = self.runs.lock();
+        let mut freed = 0;
+        while freed < bytes
+            && let Some(cost) = runs.drop_oldest()
+        {
+            freed += cost;
+        }
+        freed
+    }
+}
+
+/// Whether a range alone may be had where more of the object could not.
+fn may_be_the_rest(error: ErrorKind) -> bool {
+    matches!(
+        error,
+        ErrorKind::ChecksumMismatch | ErrorKind::Protocol | ErrorKind::InvalidRange
+    )
+}
+
+#[async_trait]
+impl Store for MemoryCache {
+    fn below(&self) -> Below<'_> {
+        Below::Store(&*self.inner)
+    }
+
+    async fn get(
+        &self,
+        key: &Key,
+        options: GetOptions,
+        sink: &mut dyn BodySink,
+    ) -> ObjectResult<Got> {
+        if options.fresh {
+            self.kept.runs.lock().forget_all(key);
+        }
+        let short = options.range.clone().filter(|range| {
+            let length = range.end.saturating_sub(range.start);
+            (1..=RANGE_MAX).contains(&length) && !options.fresh && sink.filled() == 0
+        });
+        if let Some(asked) = short
+            && let Some(run) = self.kept.run(key, &options, &asked)
+        {
+            let is_here = run.content.initialized();
+            match self.fetch(key, &run).await {
+                Ok(()) => {
+                    if let Some(got) = run.deliver(&asked, is_here, sink) {
+                        return Ok(got);
+                    }
+                }
+                Err(error) if run.range == asked || !may_be_the_rest(error.kind) => {
+                    return Err(error);
+                }
+                Err(_) => {}
+            }
+        }
+        self.inner.get(key, options, sink).await
+    }
+
+    async fn put(&self, key: &Key, body: Payload, options: PutOptions) -> ObjectResult<Stored> {
+        let stored = self.inner.put(key, body, options).await;
+        self.kept.runs.lock().forget_all(key);
+        stored
+    }
+
+    async fn append(
+        &self,
+        key: &Key,
+        position: u64,
+        body: Payload,
+        options: PutOptions,
+    ) -> ObjectResult<Appended> {
+        let appended = self.inner.append(key, position, body, options).await;
+        self.kept.runs.lock().forget_all(key);
+        appended
+    }
+
+    async fn copy(&self, source: &Key, target: &Key, options: CopyOptions) -> ObjectResult<Stored> {
+        let stored = self.inner.copy(source, target, options).await;
+        self.kept.runs.lock().forget_all(target);
+        stored
+    }
+
+    async fn delete(&self, key: &Key) -> ObjectResult<()> {
+        let deleted = self.inner.delete(key).await;
+        self.kept.runs.lock().forget_all(key);
+        deleted
+    }
+
+    async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
+        let deleted = self.inner.delete_many(keys).await;
+        let mut runs = self.kept.runs.lock();
+        keys.iter().for_each(|key| runs.forget_all(key));
+        deleted
+    }
+
+    async fn complete_upload(
+        &self,
+        key: &Key,
+        upload: &UploadId,
+        parts: &[Part],
+        options: CompleteOptions,
+    ) -> ObjectResult<Stored> {
+        let completed = self.inner.complete_upload(key, upload, parts, options);
+        let stored = completed.await;
+        self.kept.runs.lock().forget_all(key);
+        stored
+    }
+
+    async fn put_symlink(
+        &self,
+        key: &Key,
+        target: &Key,
+        options: PutOptions,
+    ) -> ObjectResult<Stored> {
+        let stored = self.inner.put_symlink(key, target, options).await;
+        self.kept.runs.lock().forget_all(key);
+        stored
+    }
+}
