@@ -107,6 +107,17 @@ fn check_directory(transaction: &dyn Transaction, condition: Option<&Condition>)
     condition.check(&operations::directory_attributes(&trees, SNAPSHOTS)?)
 }
 
+/// Fails unless snapshot `number` would be later than all that there ever were, as far as anything says so: what is kept for a
+/// snapshot, and whether an object is, goes by the order of their numbers.
+fn check_latest(reads: &dyn Reads, number: u64) -> FsResult<()> {
+    let given = epoch(reads)?.map_or(0, |epoch| epoch.given.max(epoch.latest));
+    let there = records(reads)?.last().map_or(0, |(number, _)| *number);
+    if given.max(there) >= number {
+        return Err(schema::damaged("the last number of a snapshot"));
+    }
+    Ok(())
+}
+
 /// Takes one in an operation.
 pub(crate) fn take_now(
     transaction: &mut dyn Transaction,
@@ -121,9 +132,7 @@ pub(crate) fn take_now(
     if number > schema::SNAPSHOT_MAX {
         return Err(FsError::NoSpace);
     }
-    if transaction.get(&schema::snapshot(number))?.is_some() {
-        return Err(schema::damaged("the last number of a snapshot"));
-    }
+    check_latest(transaction, number)?;
     let last_file = mark(transaction.get(schema::LAST_INODE)?.as_ref());
     let record = SnapshotRecord {
         name: Bytes::copy_from_slice(name.as_bytes()),

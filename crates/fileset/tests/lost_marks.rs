@@ -43,6 +43,8 @@ const LAST_INODE: &[u8] = b"N";
 /// The latest snapshot, and the mark of the last number of one.
 const EPOCH: &[u8] = b"E";
 const LAST_SNAPSHOT: &[u8] = b"K";
+/// The record of the first snapshot.
+const FIRST_SNAPSHOT: &[u8] = b"V\0\0\0\0\0\0\0\x01";
 
 #[tokio::test]
 async fn a_lost_mark_of_the_last_inode_is_found_by_a_check() {
@@ -112,6 +114,24 @@ async fn a_number_that_a_snapshot_has_is_not_given_out() {
     put(&*place.engine, LAST_SNAPSHOT, None).await;
     let taken = place.volume.take_snapshot(&name("later")).await;
     assert!(matches!(taken, Err(FsError::Corrupt(_))), "{taken:?}");
+}
+
+/// The numbers of snapshots that were cleared away are free, and who took one would be earlier than those that are there.
+#[tokio::test]
+async fn a_number_before_that_of_a_snapshot_is_not_given_out() {
+    for lost in [&[LAST_SNAPSHOT][..], &[LAST_SNAPSHOT, EPOCH]] {
+        let place = Place::new().await;
+        for text in ["first", "second", "third"] {
+            place.volume.take_snapshot(&name(text)).await.unwrap();
+        }
+        place.volume.remove_snapshot(&name("first")).await.unwrap();
+        for key in lost {
+            put(&*place.engine, key, None).await;
+        }
+        put(&*place.engine, FIRST_SNAPSHOT, None).await;
+        let taken = place.volume.take_snapshot(&name("later")).await;
+        assert!(matches!(taken, Err(FsError::Corrupt(_))), "{taken:?}");
+    }
 }
 
 /// What a later one kept serves the one before it.

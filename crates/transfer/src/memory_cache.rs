@@ -10,8 +10,9 @@
 //! - Who asks for what is on its way waits for it.
 //! - Who asks the store itself, as a reader does that found damaged bytes, gets nothing of what is kept, and it is forgotten.
 //!
-//! Memory: half of the budget stays free. What was used least lately goes first, and all of it while somebody waits for memory.
-//! Longer ranges pass by: they are parts of streams, which fetch ahead themselves.
+//! Memory: half of what was free at the beginning stays free. What was used least lately goes first, and all of it while
+//! somebody stands in line for memory ([`MemoryBudget::reserve`]). Longer ranges pass by: they are parts of streams, which fetch
+//! ahead themselves.
 
 mod runs;
 #[cfg(test)]
@@ -32,7 +33,7 @@ use self::runs::{Run, Runs};
 const RANGE_MAX: u64 = 256 << 10;
 /// Bytes that are fetched at most for a range and what lies behind it.
 const RUN_MAX: u64 = 1 << 20;
-/// The part of the budget that is left free: one in this many.
+/// The part of the memory that is left free: one in this many.
 const FREE_SHARE: u64 = 2;
 
 /// A store whose objects are written once. See the module.
@@ -46,14 +47,17 @@ pub struct MemoryCache {
 #[derive(Debug)]
 struct Kept {
     budget: Arc<MemoryBudget>,
+    /// Bytes that stay free.
+    kept_free: u64,
     runs: Mutex<Runs>,
 }
 
 impl MemoryCache {
-    /// A cache around `inner` in memory of `budget`. No object changes but through it.
+    /// A cache around `inner` in memory of `budget`, half of what is free now. No object changes but through it.
     pub fn around(inner: Arc<dyn Store>, budget: &Arc<MemoryBudget>) -> Arc<Self> {
         let kept = Arc::new(Kept {
             budget: Arc::clone(budget),
+            kept_free: budget.available() / FREE_SHARE,
             runs: Mutex::default(),
         });
         let reclaimer: Arc<dyn Reclaim> = Arc::<Kept>::clone(&kept);
@@ -100,8 +104,7 @@ impl Kept {
     fn room(&self, runs: &mut Runs, bytes: u64) -> Option<Reservation> {
         loop {
             let memory = self.budget.try_reserve(bytes);
-            let is_enough_free = self.budget.available() >= self.budget.total() / FREE_SHARE;
-            if memory.is_some() && is_enough_free {
+            if memory.is_some() && self.budget.available() >= self.kept_free {
                 return memory;
             }
             drop(memory);
@@ -127,7 +130,10 @@ impl Reclaim for Kept {
 fn may_be_the_rest(error: ErrorKind) -> bool {
     matches!(
         error,
-        ErrorKind::ChecksumMismatch | ErrorKind::Protocol | ErrorKind::InvalidRange
+        ErrorKind::ChecksumMismatch
+            | ErrorKind::Interrupted
+            | ErrorKind::InvalidRange
+            | ErrorKind::Protocol
     )
 }
 

@@ -5,8 +5,8 @@
 //! 1. They are held: the read returns slices of the memory they were received into, at once.
 //! 2. They are on their way: the read waits until its own bytes have arrived, not for the end of
 //!    the GET.
-//! 3. They are neither: a random read makes one GET of exactly its range and keeps nothing. A read
-//!    that continues a sequential stream makes a GET of a whole part.
+//! 3. They are neither: a random read makes one GET of exactly its range, or of the grains that it touches, and
+//!    keeps nothing but some grains. A read that continues a sequential stream makes a GET of a whole part.
 //!
 //! A small file is always fetched whole, and one of some MiB if its start is read first and the last
 //! such files were read to their end (`habit`).
@@ -241,7 +241,7 @@ impl Shared {
         self.fetch_alone(range, Origin::Anywhere).await
     }
 
-    /// Reads `range` by itself, as soon as there is memory for it, unless all of it is coming by then.
+    /// Reads `range` by itself, as soon as there is memory for it, unless all of it is coming by then from where it may come.
     async fn fetch_alone(
         &self,
         range: &Range<u64>,
@@ -252,7 +252,10 @@ impl Shared {
         };
         let cost = errands.iter().map(|(_, errand)| errand.cost()).sum();
         let memory = self.transfer.read_memory(cost).await?;
-        let coming = lock(&self.state).coming(range);
+        let coming = match origin {
+            Origin::Anywhere => lock(&self.state).coming(range),
+            Origin::TheStore => None,
+        };
         if let Some(pieces) = coming
             && let Some(payload) = self.arrival(range, pieces).await?
         {

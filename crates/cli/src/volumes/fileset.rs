@@ -126,7 +126,6 @@ pub(super) async fn open(
         key.as_ref(),
         sealing - 2 * (sealing / LOG_SHARE),
     );
-    let kept = MemoryCache::around(sealed, pool.budget());
     // The engine's memory is taken out of the one budget for as long as it is open, and so is what encryption needs.
     let memory = (total / METADATA_SHARE).min(METADATA_MAX);
     let reservation = pool.budget().reserve(memory + sealing).await;
@@ -136,6 +135,7 @@ pub(super) async fn open(
             "give more with --memory",
         )
     })?;
+    let kept = MemoryCache::around(sealed, pool.budget());
     let with = (memory, Company::Others);
     let opened = fileset.open(&record, with, (&bucket, kept)).await?;
     let settings = TransferSettings::default();

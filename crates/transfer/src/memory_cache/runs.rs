@@ -131,7 +131,7 @@ impl Runs {
         run
     }
 
-    /// Drops the one that was used least lately. Returns what it has of the budget.
+    /// Drops the one that was used least lately. Returns what that frees of the budget now: nothing where somebody waits for it.
     pub(super) fn drop_oldest(&mut self) -> Option<u64> {
         let (_, (key, start)) = self.order.pop_first()?;
         let runs = self.objects.get_mut(&key)?;
@@ -139,7 +139,10 @@ impl Runs {
         if runs.is_empty() {
             self.objects.remove(&key);
         }
-        Some(gone.run.memory.bytes())
+        Some(match Arc::strong_count(&gone.run) {
+            1 => gone.run.memory.bytes(),
+            _ => 0,
+        })
     }
 
     /// Drops `run`, which could not be fetched.

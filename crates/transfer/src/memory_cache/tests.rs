@@ -24,7 +24,7 @@ impl Bench {
         let store = Faulty::new(Arc::new(MemoryStore::new()), Arc::clone(&later_faults));
         let store = Faulty::new(Arc::new(store), Arc::clone(&faults));
         let cache = MemoryCache::around(Arc::new(store), &budget);
-        let body: Vec<u8> = (0..length).map(|at| (at * 31 >> 3) as u8).collect();
+        let body: Vec<u8> = (0..length).map(|at| (at * 31 / 8) as u8).collect();
         let payload = Payload::from(body.clone());
         let put = cache.put(&key(), payload, PutOptions::default()).await;
         put.expect("it is free");

@@ -314,10 +314,11 @@ impl State {
     }
 
     /// Whether what came along with a read here or there is kept though other places were read since: a whole grain was
-    /// fetched for it, and programs come back. Only while half of the memory is free.
+    /// fetched for it, and programs come back. Only while three quarters of the memory are free: a [`crate::MemoryCache`], which
+    /// leaves less, has the same for all handles.
     fn keeps_grains(&self) -> bool {
         let budget = self.transfer.pool().budget();
-        let is_plenty = || budget.available() >= budget.total() / 2;
+        let is_plenty = || budget.available() >= budget.total() / 4 * 3;
         matches!(self.source, Source::Extents(_)) && is_plenty()
     }
 
