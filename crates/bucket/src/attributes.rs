@@ -24,8 +24,6 @@ use crate::{
 
 /// Bytes that every directory shows as its size, as local file systems do for small ones.
 const DIRECTORY_SIZE: u64 = 4096;
-/// Set-user-id and set-group-id.
-const SET_ID: u16 = 0o6000;
 /// Permission bits of a symbolic link, which nobody checks (symlink(7)).
 const SYMLINK_PERMISSIONS: u16 = 0o777;
 
@@ -74,7 +72,7 @@ impl Mount {
             (self.settings.attr_timeout, self.settings.attr_timeout)
         } else if node.is_dirty() {
             let ours = self.settings.attr_timeout;
-            let is_kept = self.settings.door_keeps_sizes || self.is_shown_as_saved(inode, node);
+            let is_kept = self.settings.door_keeps_sizes || self.is_shown_as_saved(node);
             (ours, if is_kept { ours } else { Duration::ZERO })
         } else {
             let ttl = known_for.unwrap_or_default();
@@ -90,9 +88,10 @@ impl Mount {
     /// Whether an unsaved file is shown as it will be when it is saved, as its times go along. A kernel that writes it keeps
     /// its size and asks for its times after each write, not for the bits that a write takes away. Streaming sends what it knows
     /// of a file before the last byte.
-    fn is_shown_as_saved(&self, inode: Inode, node: &Node) -> bool {
-        let lends_rights = self.permissions_of(inode, node) & SET_ID != 0;
-        self.keeps_metadata() && matches!(self.mode, Mode::Staged(_)) && !lends_rights
+    fn is_shown_as_saved(&self, node: &Node) -> bool {
+        self.keeps_metadata()
+            && matches!(self.mode, Mode::Staged(_))
+            && !node.kept().is_some_and(|kept| kept.posix.lends_rights())
     }
 
     fn attributes_of(&self, inode: Inode, node: &Node) -> Attributes {

@@ -154,6 +154,12 @@ impl PosixAttributes {
         self.mode = Some(bits | (u32::from(permissions) & PERMISSIONS));
     }
 
+    /// Whether who runs it runs as somebody else.
+    pub(crate) fn lends_rights(&self) -> bool {
+        self.mode
+            .is_some_and(|mode| mode & (mode::SET_UID | mode::SET_GID) != 0)
+    }
+
     /// Takes away the right to run as somebody else, as whoever changes a file's content or owner
     /// must: set-user-ID, and set-group-ID of what the group may execute.
     pub(crate) fn drop_privileges(&mut self) {

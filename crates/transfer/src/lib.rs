@@ -20,6 +20,7 @@ mod cache;
 mod codec;
 mod error;
 mod estimate;
+mod forgetting;
 mod lock;
 mod memory;
 mod memory_cache;

@@ -21,13 +21,13 @@ mod tests;
 use std::{ops::Range, sync::Arc};
 
 use async_trait::async_trait;
-use penstock_base::{MemoryBudget, Mutex, Payload, Reclaim, Reservation};
+use penstock_base::{MemoryBudget, Mutex, Reclaim, Reservation};
 use penstock_object::{
-    Appended, Below, BodySink, CompleteOptions, CopyOptions, DeleteFailure, ErrorKind, GetOptions,
-    Got, Key, ObjectResult, Part, PutOptions, Store, Stored, UploadId,
+    Below, BodySink, ErrorKind, GetOptions, Got, Key, ObjectResult, Store, layers::Layer,
 };
 
 use self::runs::{Run, Runs};
+use crate::forgetting::{Forgets, Forgetting};
 
 /// Bytes in the longest range that is kept: two grains of a file's checksums.
 const RANGE_MAX: u64 = 256 << 10;
@@ -40,6 +40,8 @@ const FREE_SHARE: u64 = 2;
 #[derive(Debug)]
 pub struct MemoryCache {
     inner: Arc<dyn Store>,
+    /// The same, for what is passed on.
+    forgetting: Layer<Forgetting<Kept>>,
     kept: Arc<Kept>,
 }
 
@@ -62,7 +64,11 @@ impl MemoryCache {
         });
         let reclaimer: Arc<dyn Reclaim> = Arc::<Kept>::clone(&kept);
         budget.register(Arc::downgrade(&reclaimer));
-        Arc::new(Self { inner, kept })
+        Arc::new(Self {
+            forgetting: Forgetting::around(Arc::clone(&inner), Arc::clone(&kept)),
+            inner,
+            kept,
+        })
     }
 
     /// Fetches a run, unless that was done or somebody else does it now.
@@ -113,6 +119,12 @@ impl Kept {
     }
 }
 
+impl Forgets for Kept {
+    fn forget(&self, key: &Key) {
+        self.runs.lock().forget_all(key);
+    }
+}
+
 impl Reclaim for Kept {
     fn reclaim(&self, bytes: u64) -> u64 {
         let mut runs = self.runs.lock();
@@ -140,7 +152,7 @@ fn may_be_the_rest(error: ErrorKind) -> bool {
 #[async_trait]
 impl Store for MemoryCache {
     fn below(&self) -> Below<'_> {
-        Below::Store(&*self.inner)
+        Below::Store(&self.forgetting)
     }
 
     async fn get(
@@ -150,7 +162,7 @@ impl Store for MemoryCache {
         sink: &mut dyn BodySink,
     ) -> ObjectResult<Got> {
         if options.fresh {
-            self.kept.runs.lock().forget_all(key);
+            self.kept.forget(key);
         }
         let short = options.range.clone().filter(|range| {
             let length = range.end.saturating_sub(range.start);
@@ -173,66 +185,5 @@ impl Store for MemoryCache {
             }
         }
         self.inner.get(key, options, sink).await
-    }
-
-    async fn put(&self, key: &Key, body: Payload, options: PutOptions) -> ObjectResult<Stored> {
-        let stored = self.inner.put(key, body, options).await;
-        self.kept.runs.lock().forget_all(key);
-        stored
-    }
-
-    async fn append(
-        &self,
-        key: &Key,
-        position: u64,
-        body: Payload,
-        options: PutOptions,
-    ) -> ObjectResult<Appended> {
-        let appended = self.inner.append(key, position, body, options).await;
-        self.kept.runs.lock().forget_all(key);
-        appended
-    }
-
-    async fn copy(&self, source: &Key, target: &Key, options: CopyOptions) -> ObjectResult<Stored> {
-        let stored = self.inner.copy(source, target, options).await;
-        self.kept.runs.lock().forget_all(target);
-        stored
-    }
-
-    async fn delete(&self, key: &Key) -> ObjectResult<()> {
-        let deleted = self.inner.delete(key).await;
-        self.kept.runs.lock().forget_all(key);
-        deleted
-    }
-
-    async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
-        let deleted = self.inner.delete_many(keys).await;
-        let mut runs = self.kept.runs.lock();
-        keys.iter().for_each(|key| runs.forget_all(key));
-        deleted
-    }
-
-    async fn complete_upload(
-        &self,
-        key: &Key,
-        upload: &UploadId,
-        parts: &[Part],
-        options: CompleteOptions,
-    ) -> ObjectResult<Stored> {
-        let completed = self.inner.complete_upload(key, upload, parts, options);
-        let stored = completed.await;
-        self.kept.runs.lock().forget_all(key);
-        stored
-    }
-
-    async fn put_symlink(
-        &self,
-        key: &Key,
-        target: &Key,
-        options: PutOptions,
-    ) -> ObjectResult<Stored> {
-        let stored = self.inner.put_symlink(key, target, options).await;
-        self.kept.runs.lock().forget_all(key);
-        stored
     }
 }

@@ -31,6 +31,8 @@ pub struct Call<'a> {
     pub key: Option<&'a Key>,
     /// Bytes of body that are sent or copied.
     pub sent: u64,
+    /// The objects, where it is done to several.
+    several: &'a [Key],
     expected: AtomicU64,
     received: AtomicU64,
 }
@@ -41,9 +43,24 @@ impl<'a> Call<'a> {
             operation,
             key,
             sent,
+            several: &[],
             expected: AtomicU64::new(0),
             received: AtomicU64::new(0),
         }
+    }
+
+    /// The objects that are written or removed: of which nothing that was known before may count afterwards.
+    pub fn changed(&self) -> impl Iterator<Item = &'a Key> {
+        let one = match self.operation {
+            Operation::Append
+            | Operation::CompleteUpload
+            | Operation::Copy
+            | Operation::Delete
+            | Operation::Put
+            | Operation::PutSymlink => self.key,
+            _ => None,
+        };
+        one.into_iter().chain(self.several)
     }
 
     /// Bytes of body that the store has announced so far.
@@ -181,7 +198,10 @@ impl<A: Around> Store for Layer<A> {
     }
 
     async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
-        let call = Call::new(Operation::DeleteMany, None, 0);
+        let call = Call {
+            several: keys,
+            ..Call::new(Operation::DeleteMany, None, 0)
+        };
         let work = self.inner.delete_many(keys);
         self.around.around(&call, work).await
     }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use penstock_base::{BufferPool, LocalFile, Payload, run_blocking};
+use penstock_base::{BufferPool, LocalFile, run_blocking};
 use penstock_object::{
-    Appended, Below, BodySink, CompleteOptions, CopyOptions, DeleteFailure, ETag, GetOptions, Got,
-    Key, ObjectResult, Part, PutOptions, Store, Stored, UploadId,
+    Below, BodySink, ETag, GetOptions, Got, Key, ObjectResult, Store, layers::Layer,
 };
 use tokio::sync::Semaphore;
 
 use super::{delivery::Delivery, name::VersionName, shared::Shared, version::Version};
+use crate::forgetting::{Forgets, Forgetting};
 
 /// Reads that are at the disk at once; others wait, as tasks, for their turn.
 const DISK_READS_MAX: usize = 32;
@@ -19,10 +19,19 @@ const DISK_READS_MAX: usize = 32;
 #[derive(Debug)]
 pub(super) struct CachedStore {
     pub(super) inner: Arc<dyn Store>,
+    /// The same, for what is passed on.
+    forgetting: Layer<Forgetting<Versions>>,
     pub(super) shared: Arc<Shared>,
     pub(super) pool: Arc<BufferPool>,
-    identity: String,
+    versions: Arc<Versions>,
     pub(super) places: Semaphore,
+}
+
+/// What the cache has of one store.
+#[derive(Debug)]
+struct Versions {
+    identity: String,
+    shared: Arc<Shared>,
 }
 
 impl CachedStore {
@@ -32,17 +41,23 @@ impl CachedStore {
         shared: Arc<Shared>,
         pool: Arc<BufferPool>,
     ) -> Self {
+        let versions = Arc::new(Versions {
+            identity,
+            shared: Arc::clone(&shared),
+        });
         Self {
+            forgetting: Forgetting::around(Arc::clone(&inner), Arc::clone(&versions)),
             inner,
             shared,
             pool,
-            identity,
+            versions,
             places: Semaphore::new(DISK_READS_MAX),
         }
     }
+}
 
-    /// Drops every version of `key`, which was written or may have been: none of them is the
-    /// present one.
+impl Forgets for Versions {
+    /// None of them is the present one.
     fn forget(&self, key: &Key) {
         let (first, last) = VersionName::all_of(&self.identity, key.as_str());
         run_blocking(|| self.shared.forget(first..=last));
@@ -52,11 +67,11 @@ impl CachedStore {
 #[async_trait]
 impl Store for CachedStore {
     fn below(&self) -> Below<'_> {
-        Below::Store(&*self.inner)
+        Below::Store(&self.forgetting)
     }
 
     fn local_copy(&self, key: &Key, etag: &ETag) -> Option<Arc<dyn LocalFile>> {
-        let version = Version::new(&self.identity, key, etag);
+        let version = Version::new(&self.versions.identity, key, etag);
         let found = run_blocking(|| {
             let entry = self
                 .shared
@@ -75,71 +90,11 @@ impl Store for CachedStore {
     ) -> ObjectResult<Got> {
         match &options.if_match {
             Some(etag) if !options.fresh => {
-                let version = Version::new(&self.identity, key, etag);
+                let version = Version::new(&self.versions.identity, key, etag);
                 let delivery = Delivery::new(self, version, sink);
                 delivery.run(options.range).await
             }
             _ => self.inner.get(key, options, sink).await,
         }
-    }
-
-    async fn put(&self, key: &Key, body: Payload, options: PutOptions) -> ObjectResult<Stored> {
-        let stored = self.inner.put(key, body, options).await;
-        self.forget(key);
-        stored
-    }
-
-    async fn append(
-        &self,
-        key: &Key,
-        position: u64,
-        body: Payload,
-        options: PutOptions,
-    ) -> ObjectResult<Appended> {
-        let appended = self.inner.append(key, position, body, options).await;
-        self.forget(key);
-        appended
-    }
-
-    async fn copy(&self, source: &Key, target: &Key, options: CopyOptions) -> ObjectResult<Stored> {
-        let stored = self.inner.copy(source, target, options).await;
-        self.forget(target);
-        stored
-    }
-
-    async fn delete(&self, key: &Key) -> ObjectResult<()> {
-        let deleted = self.inner.delete(key).await;
-        self.forget(key);
-        deleted
-    }
-
-    async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
-        let deleted = self.inner.delete_many(keys).await;
-        keys.iter().for_each(|key| self.forget(key));
-        deleted
-    }
-
-    async fn complete_upload(
-        &self,
-        key: &Key,
-        upload: &UploadId,
-        parts: &[Part],
-        options: CompleteOptions,
-    ) -> ObjectResult<Stored> {
-        let completed = self.inner.complete_upload(key, upload, parts, options);
-        let stored = completed.await;
-        self.forget(key);
-        stored
-    }
-
-    async fn put_symlink(
-        &self,
-        key: &Key,
-        target: &Key,
-        options: PutOptions,
-    ) -> ObjectResult<Stored> {
-        let stored = self.inner.put_symlink(key, target, options).await;
-        self.forget(key);
-        stored
     }
 }

@@ -166,6 +166,34 @@ async fn what_was_damaged_on_its_way_is_forgotten() {
 }
 
 #[tokio::test]
+async fn what_is_written_or_removed_is_forgotten() {
+    let bench = Bench::new(MIB, 64 * MIB).await;
+    let other = Payload::from(vec![7; 100]);
+    bench.check(0..10).await;
+    let put = bench.cache.put(&key(), other, PutOptions::default()).await;
+    put.expect("it is there");
+    assert_eq!(bench.get(0..10).await.expect("it is there"), [7; 10]);
+    for several in [false, true] {
+        let payload = Payload::from(bench.body.clone());
+        let put = bench
+            .cache
+            .put(&key(), payload, PutOptions::default())
+            .await;
+        put.expect("it is free");
+        bench.check(0..10).await;
+        match several {
+            false => bench.cache.delete(&key()).await.expect("it goes"),
+            true => {
+                let left = bench.cache.delete_many(&[key()]).await;
+                assert!(left.expect("it goes").is_empty());
+            }
+        }
+        let gone = bench.get(0..10).await.expect_err("it is gone");
+        assert_eq!(gone.kind, ErrorKind::NotFound);
+    }
+}
+
+#[tokio::test]
 async fn half_of_the_memory_stays_free_and_all_is_given_back() {
     let bench = Bench::new(4 * MIB, MIB).await;
     for place in 0..200 {
