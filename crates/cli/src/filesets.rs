@@ -19,7 +19,7 @@ use std::{
 
 use penstock_base::{DirectoryLock, DirectoryLockError};
 use penstock_fileset::{
-    Durability, Encryption, FORMAT_VERSION, Label, Spool,
+    Ahead, Durability, Encryption, FORMAT_VERSION, Inlined, Label, Spool,
     engine::{
         Barrier, EmbeddedEngine, EmbeddedLock, EmbeddedSettings, Engine, EngineError, EngineResult,
         PostgresEngine, PostgresSettings, ShippedEngine, ShippedSettings, has_tables,
@@ -220,7 +220,7 @@ pub(crate) struct OpenedFileset {
     /// Its data.
     pub store: Arc<dyn Store>,
     /// What of them waits for the bucket; `store` reads it.
-    pub spool: Option<Arc<Spool>>,
+    pub ahead: Option<Ahead>,
 }
 
 /// A file system of this machine.
@@ -393,16 +393,22 @@ impl Fileset {
             return Ok(OpenedFileset {
                 engine: Arc::new(engine),
                 store,
-                spool: None,
+                ahead: None,
             });
         }
         if record.durability == Durability::Store {
             let settings = self.shipped(&record.identity, memory, bucket)?;
             let engine = self.opened(ShippedEngine::open(&settings).await)?;
+            let engine: Arc<dyn Engine> = Arc::new(engine);
+            let inlined = Inlined::open(Arc::clone(&engine), store).await;
+            let inlined = inlined.map_err(|error| {
+                let cause = format!("fileset `{}`: {error}", self.name);
+                Failure::new(cause, "restore its metadata from a backup")
+            })?;
             return Ok(OpenedFileset {
-                engine: Arc::new(engine),
-                store,
-                spool: None,
+                engine,
+                store: inlined.clone(),
+                ahead: Some(Ahead::Inlined(inlined)),
             });
         }
         let lock = self.opened(EmbeddedLock::take(&self.settings(memory)))?;
@@ -414,7 +420,7 @@ impl Fileset {
         Ok(OpenedFileset {
             engine: Arc::new(self.opened(engine)?),
             store: spool.clone(),
-            spool: Some(spool),
+            ahead: Some(Ahead::Spool(spool)),
         })
     }
 

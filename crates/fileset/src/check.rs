@@ -27,7 +27,7 @@ use penstock_transfer::Transfer;
 use penstock_vfs::{FileKind, Inode};
 
 use crate::{
-    data::{self, DATA, ObjectId, Spool, UNKNOWN_LENGTH},
+    data::{self, Ahead, DATA, ObjectId, UNKNOWN_LENGTH},
     engine::{Engine, Reads, counter, query},
     errors::object_failure,
     schema::{self, BLOCK_SIZE, Chunk, Entry, Node, ObjectUse, SNAPSHOTS, Share, kind},
@@ -109,6 +109,8 @@ struct Survey {
     /// Lengths of objects of which no key but extents is.
     lengths: BTreeMap<ObjectId, u64>,
     garbage: BTreeMap<ObjectId, ()>,
+    /// Objects of which bytes are with the metadata.
+    inlined: BTreeSet<ObjectId>,
     marks: Marks,
     snapshots: Snapshots,
     quotas: Quotas,
@@ -172,6 +174,9 @@ impl Survey {
             }
             // One that cannot be read is forgotten.
             [kind::CALL, ..] => {}
+            [kind::CONTENT, ..] => {
+                self.inlined.insert(schema::content_in(key)?.0);
+            }
             [kind::GARBAGE, ..] => {
                 self.garbage.insert(schema::object_in(key)?, ());
             }
@@ -415,11 +420,11 @@ fn hexadecimal(key: &[u8]) -> String {
     key.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Checks the file system whose metadata is in `engine` and whose objects are in `store`, or wait for it in a spool.
+/// Checks the file system whose metadata is in `engine` and whose objects are in `store`, or wait for it.
 pub async fn check(
     engine: &dyn Engine,
     store: &dyn Store,
-    spool: Option<&Spool>,
+    ahead: Option<&Ahead>,
 ) -> FsResult<Report> {
     let survey = query(engine, |reads| Survey::of(reads)).await?;
     let mut report = survey.report();
@@ -432,7 +437,10 @@ pub async fn check(
         expected.insert(*object, counted.map_or(0, |counted| counted.length));
     }
     // Before the listing: one that is uploaded meanwhile may be behind what was listed.
-    let waits = |object: &ObjectId| spool.is_some_and(|spool| spool.has(*object));
+    let waits = |object: &ObjectId| {
+        let is_ahead = ahead.is_some_and(|ahead| ahead.unsent().has(*object));
+        is_ahead || survey.inlined.contains(object)
+    };
     let waited: BTreeSet<ObjectId> = expected.keys().copied().filter(waits).collect();
     let mut options = ListOptions {
         prefix: DATA.to_owned(),
@@ -490,13 +498,13 @@ async fn is_stored(store: &dyn Store, object: ObjectId) -> FsResult<bool> {
     }
 }
 
-/// The same, and compares all bytes with their checksums. `transfer` reads through the spool.
+/// The same, and compares all bytes with their checksums. `transfer` reads through what waits.
 pub async fn check_data(
     engine: &dyn Engine,
     transfer: Arc<Transfer>,
-    spool: Option<&Spool>,
+    ahead: Option<&Ahead>,
 ) -> FsResult<Report> {
-    let mut report = check(engine, &**transfer.store(), spool).await?;
+    let mut report = check(engine, &**transfer.store(), ahead).await?;
     blocks::check_blocks(engine, transfer, &mut report).await?;
     Ok(report)
 }

@@ -12,17 +12,46 @@
 
 mod compressor;
 mod grains;
+mod inlined;
 mod objects;
 mod pack;
 mod packer;
 mod spool;
+mod unsent;
+
+use std::sync::Arc;
 
 pub(crate) use grains::open;
+pub(crate) use inlined::Content;
+pub use inlined::Inlined;
 pub(crate) use objects::{Objects, Placed, Uncommitted, UnderWay, key, saved_extent};
 pub(crate) use pack::Piece;
 pub(crate) use packer::Packer;
 pub use spool::Spool;
-pub(crate) use spool::{Due, UNKNOWN_LENGTH};
+pub(crate) use unsent::{Due, UNKNOWN_LENGTH, Unsent};
+
+/// Where small runs are until the bucket has them.
+#[derive(Debug, Clone)]
+pub enum Ahead {
+    /// On the disk of this machine.
+    Spool(Arc<Spool>),
+    /// With the metadata.
+    Inlined(Arc<Inlined>),
+}
+
+impl Ahead {
+    pub(crate) fn unsent(&self) -> &Unsent {
+        match self {
+            Self::Spool(spool) => spool.unsent(),
+            Self::Inlined(inlined) => inlined.unsent(),
+        }
+    }
+
+    /// Bytes and objects that are not in the bucket yet.
+    pub fn waiting(&self) -> (u64, u64) {
+        self.unsent().waiting()
+    }
+}
 
 /// Which object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -124,7 +124,7 @@ pub(crate) async fn delete_garbage(engine: &dyn Engine, objects: &Objects) -> Fs
     // Before the look: see there.
     let uncommitted = objects.uncommitted();
     let mut garbage = query(engine, |reads| operations::garbage(reads, &mut |_| true)).await?;
-    garbage.retain(|object| !uncommitted.contains(object) && !objects.spool_takes_care_of(*object));
+    garbage.retain(|object| !uncommitted.contains(object) && !objects.is_ahead(*object));
     delete(engine, objects, garbage).await
 }
 

@@ -57,6 +57,9 @@ pub(crate) fn register(registry: &Registry, parts: &Arc<Parts>) {
     show(&table::FILESET_SPOOL_BYTES, |parts| {
         parts.objects.on_disk_alone().0
     });
+    show(&table::FILESET_INLINED_BYTES, |parts| {
+        parts.objects.inlined().0
+    });
     show(&table::FILESET_LOG_LAG_BYTES, |parts| {
         parts.engine.lag().bytes
     });

@@ -29,7 +29,7 @@ pub(crate) use extents::{
 };
 pub(crate) use link::link;
 pub(crate) use make::{MadeNode, Making, NewFile, format, make};
-pub(crate) use orphans::{collect, drop_garbage, garbage, orphans, set_lengths};
+pub(crate) use orphans::{collect, drop_content, drop_garbage, garbage, orphans, set_lengths};
 pub(crate) use remove::{Removing, Unnamed, remove, unlink};
 pub(crate) use rename::{Renaming, rename};
 pub(crate) use resize::{Condition, Cut, cut, grow, next_cut, punch, some_written};

@@ -18,6 +18,7 @@
 //! | `M` writer | the session that stores objects of this writer |
 //! | `B` object | its length, and how many bytes of files refer to it ([`ObjectUse`]) |
 //! | `G` object | nothing: no file refers to it any more, and it is to be deleted from the bucket |
+//! | `d` object, offset | bytes of an object that the bucket does not have yet ([`crate::data::Inlined`]) |
 //! | `N` | a mark: the last inode that was given out |
 //! | `W` | a mark: how often leaked objects were deleted |
 //! | `Q` | how often it was brought to another engine: eight bytes, absent for never |
@@ -102,6 +103,7 @@ pub(crate) const SPARED: &[u8] = b"Uc";
 
 /// The first bytes of keys by what they are of.
 pub(crate) mod kind {
+    pub(crate) const CONTENT: u8 = b'd';
     pub(crate) const NODE: u8 = b'I';
     pub(crate) const TIMES: u8 = b'T';
     pub(crate) const DIRECTORIES: u8 = b'L';
@@ -210,11 +212,30 @@ pub(crate) fn garbage(id: ObjectId) -> BytesMut {
 }
 
 fn of_object(kind: u8, id: ObjectId) -> BytesMut {
-    let mut key = BytesMut::with_capacity(17);
+    let mut key = BytesMut::with_capacity(21);
     key.put_u8(kind);
     key.put_u64(id.writer);
     key.put_u64(id.number);
     key
+}
+
+/// The key of bytes of an object, which begin at `offset` of it.
+pub(crate) fn content(id: ObjectId, offset: u32) -> BytesMut {
+    let mut key = of_content(id);
+    key.put_u32(offset);
+    key
+}
+
+/// What the keys of an object's bytes begin with.
+pub(crate) fn of_content(id: ObjectId) -> BytesMut {
+    of_object(kind::CONTENT, id)
+}
+
+/// The object and the offset in the key of some of its bytes.
+pub(crate) fn content_in(key: &[u8]) -> FsResult<(ObjectId, u32)> {
+    let offset = key.get(17..).and_then(|bytes| bytes.try_into().ok());
+    let offset = offset.map(u32::from_be_bytes);
+    Ok((object_in(key)?, offset.ok_or_else(|| damaged("a key"))?))
 }
 
 /// The key that says that an object without a use is held for snapshots: `snapshot` was the latest when it lost it.

@@ -1,8 +1,9 @@
-//! What brings the spool of a volume into the bucket: sealed objects, a few at once, until the bucket has them.
+//! What brings into the bucket what waits for it ([`Ahead`]): sealed objects, a few at once, until the bucket has them.
 //!
 //! The metadata is asked first: what no file needs any more, and what a crash left without anybody who refers to it, is
-//! dropped without a request. Once the bucket has an object its file goes, which may be what fills the disk, and its length is
-//! told to the metadata, which did not know it: with the next one's if it cannot be told.
+//! dropped without a request. Once the bucket has an object of the spool its file goes, which may be what fills the disk, and its
+//! length is told to the metadata, which did not know it: with the next one's if it cannot be told. What was with the metadata
+//! goes from there in one operation, which also tells the length.
 
 use std::{
     sync::{Arc, Weak},
@@ -15,7 +16,7 @@ use penstock_object::PutOptions;
 use penstock_transfer::Transfer;
 
 use crate::{
-    data::{Due, ObjectId, Spool, key},
+    data::{Ahead, Due, Inlined, ObjectId, Spool, key},
     engine::{Engine, Transaction, query, transact},
     errors::{object_failure, transfer_failure},
     garbage::{Standing, standing},
@@ -32,123 +33,154 @@ const SEND_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// Works until the volume is gone.
 pub(crate) async fn run(parts: Weak<Parts>) {
-    let waiting = parts
+    let ahead = parts
         .upgrade()
-        .and_then(|parts| parts.objects.waiting().cloned());
-    let Some(spool) = waiting else { return };
+        .and_then(|parts| parts.objects.ahead().cloned());
+    let Some(ahead) = ahead else { return };
+    let unsent = ahead.unsent();
     loop {
         let Some(parts) = parts.upgrade() else { return };
-        while !spool.is_draining()
-            && let Some(due) = spool.due(clock::now(), || parts.objects.held())
+        while !unsent.is_draining()
+            && let Some(due) = unsent.due(clock::now(), || parts.objects.held())
         {
-            tokio::spawn(behind(Arc::clone(&parts), Arc::clone(&spool), due));
+            tokio::spawn(behind(Arc::clone(&parts), ahead.clone(), due));
         }
         drop(parts);
-        let wait = spool
+        let wait = unsent
             .next_due()
             .map_or(IDLE, |due| due.saturating_duration_since(clock::now()));
         // Either way it is looked again.
-        let _ = clock::deadline(wait, spool.rung()).await;
+        let _ = clock::deadline(wait, unsent.rung()).await;
     }
 }
 
-async fn behind(parts: Arc<Parts>, spool: Arc<Spool>, due: Due) {
-    if let Err(error) = upload(&parts, &spool, &due).await {
-        tracing::warn!(object = %due.object, %error, "bytes that are on this disk alone are sent again later");
+async fn behind(parts: Arc<Parts>, ahead: Ahead, due: Due) {
+    if let Err(error) = upload(&parts, &ahead, &due).await {
+        tracing::warn!(object = %due.object, %error, "bytes that no object in the bucket has are sent again later");
     }
 }
 
 /// Uploads all that is here. Fails with the first thing that cannot be, after all that is under way has ended.
 pub(crate) async fn drain(parts: &Parts) -> FsResult<()> {
-    let Some(spool) = parts.objects.waiting() else {
+    let Some(ahead) = parts.objects.ahead() else {
         return Ok(());
     };
-    spool.drain();
+    let unsent = ahead.unsent();
+    unsent.drain();
     let mut uploads = FuturesUnordered::new();
     let mut outcome = Ok(());
     loop {
         // What failed a moment ago is tried once more, and what is held is asked for again.
         let all = clock::now() + IDLE;
         while outcome.is_ok()
-            && let Some(due) = spool.due(all, || parts.objects.held())
+            && let Some(due) = unsent.due(all, || parts.objects.held())
         {
-            uploads.push(async move { upload(parts, spool, &due).await });
+            uploads.push(async move { upload(parts, ahead, &due).await });
         }
         match uploads.next().await {
             Some(ended) => outcome = outcome.and(ended),
-            None if outcome.is_err() || spool.waiting().1 == 0 => return outcome,
+            None if outcome.is_err() || unsent.waiting().1 == 0 => return outcome,
             None => clock::sleep(LOOK).await,
         }
     }
 }
 
-/// Returns when the bucket has all that is on this disk alone now and is needed. Fails if that takes too long.
+/// Returns when objects in the bucket have all that waits for that now and is needed. Fails if that takes too long.
 pub(crate) async fn sent(parts: &Parts) -> FsResult<()> {
-    let Some(spool) = parts.objects.waiting() else {
+    let Some(ahead) = parts.objects.ahead() else {
         return Ok(());
     };
-    let waiting = spool.objects();
+    let unsent = ahead.unsent();
+    let waiting = unsent.objects();
     let gone = async {
-        while waiting.iter().any(|object| spool.has(*object)) {
+        while waiting.iter().any(|object| unsent.has(*object)) {
             clock::sleep(LOOK).await;
         }
     };
-    let late = "bytes that are on this disk alone could not be sent in time".to_owned();
+    let late = "bytes that no object in the bucket has could not be sent in time".to_owned();
     let sent = clock::deadline(SEND_WAIT, gone).await;
     sent.map_err(|_| FsError::TimedOut(late))
 }
 
-async fn upload(parts: &Parts, spool: &Spool, due: &Due) -> FsResult<()> {
-    let uploaded = try_upload(parts, spool, due).await;
-    match uploaded {
-        Ok(Sent::ToBucket) => spool.arrived(due),
-        Ok(Sent::Nowhere) => spool.gone(due.object),
-        Err(_) => {
-            parts.failures.uploads.increment();
-            spool.failed(due);
-        }
+async fn upload(parts: &Parts, ahead: &Ahead, due: &Due) -> FsResult<()> {
+    let uploaded = try_upload(parts, ahead, due).await;
+    if uploaded.is_err() {
+        parts.failures.uploads.increment();
+        ahead.unsent().failed(due);
     }
-    tell_lengths(parts, spool).await;
-    uploaded.map(drop)
+    if let Ahead::Spool(spool) = ahead {
+        tell_lengths(parts, spool).await;
+    }
+    uploaded
 }
 
-/// Where an object went.
-#[derive(Debug, Clone, Copy)]
-enum Sent {
-    ToBucket,
-    /// No file needs it.
-    Nowhere,
-}
-
-async fn try_upload(parts: &Parts, spool: &Spool, due: &Due) -> FsResult<Sent> {
+async fn try_upload(parts: &Parts, ahead: &Ahead, due: &Due) -> FsResult<()> {
     let object = due.object;
     match query(&*parts.engine, |reads| standing(reads, object)).await? {
         Standing::Used(_) | Standing::Held => {}
-        Standing::Unknown | Standing::Garbage => return forget(parts, object).await,
+        Standing::Unknown | Standing::Garbage => {
+            forget(parts, object).await?;
+            gone(ahead, object);
+            return Ok(());
+        }
     }
+    put(parts, ahead, due).await?;
+    match ahead {
+        Ahead::Spool(spool) => spool.arrived(due),
+        Ahead::Inlined(inlined) => arrived(parts, inlined, due).await?,
+    }
+    Ok(())
+}
+
+/// Stores the bytes of an object, which memory is held for.
+async fn put(parts: &Parts, ahead: &Ahead, due: &Due) -> FsResult<()> {
     let transfer = parts.objects.transfer();
     let memory = transfer
         .read_memory(Transfer::cost(u64::from(due.length)))
         .await;
     let _memory = memory.map_err(|error| transfer_failure(&error))?;
-    let bytes = spool.read(due);
-    let bytes = bytes.map_err(|error| FsError::Io(error.to_string()))?;
+    let bytes = match ahead {
+        Ahead::Spool(spool) => {
+            let read = spool.read(due);
+            read.map_err(|error| FsError::Io(error.to_string()))?
+        }
+        Ahead::Inlined(inlined) => inlined.read(due).await?,
+    };
     let mut payload = Payload::new();
     payload.push(bytes);
-    let key = key(object)?;
+    let key = key(due.object)?;
     let put = transfer.store().put(&key, payload, PutOptions::default());
     put.await.map_err(|error| object_failure(&error))?;
-    Ok(Sent::ToBucket)
+    Ok(())
 }
 
-/// The bucket never had it, so there is nothing to delete. A crash must not bring back what refers to it.
-async fn forget(parts: &Parts, object: ObjectId) -> FsResult<Sent> {
-    transact(&*parts.engine, move |transaction| {
+/// The bucket has what was with the metadata.
+async fn arrived(parts: &Parts, inlined: &Inlined, due: &Due) -> FsResult<()> {
+    let Due { object, length } = *due;
+    let told = move |transaction: &mut dyn Transaction| {
+        operations::drop_content(transaction, object)?;
+        operations::set_lengths(transaction, &[(object, length)])
+    };
+    transact(&*parts.engine, told).await?;
+    inlined.gone(object);
+    Ok(())
+}
+
+fn gone(ahead: &Ahead, object: ObjectId) {
+    match ahead {
+        Ahead::Spool(spool) => spool.gone(object),
+        Ahead::Inlined(inlined) => inlined.gone(object),
+    }
+}
+
+/// No object in the bucket ever had it, so there is nothing to delete there. A crash must not bring back what refers to it.
+async fn forget(parts: &Parts, object: ObjectId) -> FsResult<()> {
+    let forget = move |transaction: &mut dyn Transaction| {
+        operations::drop_content(transaction, object)?;
         operations::drop_garbage(transaction, &[object])
-    })
-    .await?;
-    parts.engine.sync().await?;
-    Ok(Sent::Nowhere)
+    };
+    transact(&*parts.engine, forget).await?;
+    Ok(parts.engine.sync().await?)
 }
 
 async fn tell_lengths(parts: &Parts, spool: &Spool) {

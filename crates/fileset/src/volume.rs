@@ -458,7 +458,7 @@ impl Volume for FilesetVolume {
         let (handle, files) = (self.parts.handle(handle)?, &self.parts.files);
         let saved = match handle.access.writes() {
             // As on a local disk: a killed process loses nothing of it, a power cut may.
-            true if self.parts.objects.waiting().is_some() => files.hand_over(&handle.file).await,
+            true if self.parts.objects.is_spooled() => files.hand_over(&handle.file).await,
             true => files.sync(&handle.file).await,
             false => Ok(()),
         };

@@ -28,7 +28,7 @@ use penstock_object_testing::Fault;
 use penstock_vfs::{AttributeChanges, HandleId, Inode, OpenOptions, RemoveKind, WritePlace};
 use proptest::prelude::*;
 
-use support::{Place, ROOT, file};
+use support::{Place, ROOT, Small, file};
 
 const PAGE: u64 = 4 * KIB;
 const CHUNK: u64 = 4 * MIB;
@@ -314,11 +314,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-async fn run_steps(steps: Vec<Step>, (is_spooled, compression): (bool, Compression)) {
-    let mut place = match is_spooled {
-        true => Place::spooled().await,
-        false => Place::new().await,
-    };
+async fn run_steps(steps: Vec<Step>, (small, compression): (Small, Compression)) {
+    let mut place = Place::with_small(small).await;
     place.volume.set_compression(compression).await.unwrap();
     let (inode, mut handle, mut model) = written(&place, 2 * CHUNK).await;
     for (number, step) in steps.into_iter().enumerate() {
@@ -372,7 +369,7 @@ proptest! {
     #[test]
     fn folding_changes_no_byte_whatever_fails(
         steps in prop::collection::vec(step(), 1..30),
-        is_spooled in prop::bool::ANY,
+        small in prop::sample::select(&Small::ALL[..]),
         compression in prop_oneof![
             Just(Compression::None),
             Just(Compression::Lz4),
@@ -384,7 +381,7 @@ proptest! {
             .enable_all()
             .build()
             .unwrap()
-            .block_on(run_steps(steps, (is_spooled, compression)));
+            .block_on(run_steps(steps, (small, compression)));
     }
 }
 

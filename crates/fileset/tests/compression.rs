@@ -7,7 +7,7 @@ mod support;
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use penstock_base::{FsError, MIB, clock};
+use penstock_base::{FsError, clock};
 use penstock_fileset::{
     check::{apply, check_data, plan},
     compression::Compression,
@@ -21,7 +21,7 @@ use penstock_object::{GetOptions, HeadOptions, Key, PutOptions};
 use penstock_vfs::{AttributeChanges, HandleId, Inode, OpenOptions, WritePlace};
 use proptest::prelude::*;
 
-use support::{Place, ROOT, directory, file};
+use support::{Place, ROOT, Small, directory, file};
 
 const LZ4: Compression = Compression::Lz4;
 const ZSTD: Compression = Compression::Zstd(3);
@@ -93,11 +93,9 @@ async fn stored(place: &Place) -> u64 {
 
 async fn is_right(place: &Place) {
     place.is_whole().await;
-    if place.spool.is_none() {
-        let report = check_data(&*place.engine, place.transfer(), None).await;
-        let report = report.unwrap();
-        assert!(report.is_clean(), "{report:#?}");
-    }
+    let report = check_data(&*place.engine, place.transfer(), place.ahead.as_ref()).await;
+    let report = report.unwrap();
+    assert!(report.is_clean(), "{report:#?}");
 }
 
 async fn collected(place: &Place) -> Garbage {
@@ -247,7 +245,7 @@ async fn what_waits_in_the_spool_is_compressed_there_and_a_power_cut_undoes_it()
     };
     write(handles[0], 1).await;
     place.sync(handles[0]).await.unwrap();
-    let (kept, _) = place.spool.as_ref().unwrap().waiting();
+    let (kept, _) = place.waiting();
     assert!(kept < 100_000, "{kept}");
     write(handles[0], 2).await;
     place.close(handles[0]).await.unwrap();
@@ -399,12 +397,10 @@ impl Bench {
     }
 }
 
-async fn ground(is_spooled: bool, is_encrypted: bool) -> Place {
-    match (is_spooled, is_encrypted) {
-        (false, false) => Place::new().await,
-        (true, false) => Place::spooled().await,
-        (false, true) => Place::encrypted_with_memory(128 * MIB).await,
-        (true, true) => Place::encrypted_and_spooled().await,
+async fn ground(small: Small, is_encrypted: bool) -> Place {
+    match is_encrypted {
+        false => Place::with_small(small).await,
+        true => Place::encrypted_with_small(small).await,
     }
 }
 
@@ -415,7 +411,7 @@ proptest! {
     fn what_is_compressed_is_read_whatever_else_happens_to_it(
         setting in prop_oneof![Just(LZ4), Just(ZSTD)],
         steps in prop::collection::vec(step(), 1..25),
-        is_spooled in any::<bool>(),
+        small in prop::sample::select(&Small::ALL[..]),
         is_encrypted in any::<bool>(),
     ) {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -424,7 +420,7 @@ proptest! {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let place = ground(is_spooled, is_encrypted).await;
+            let place = ground(small, is_encrypted).await;
             let mut bench = Bench::new(compressing(place, setting).await).await;
             for step in steps {
                 bench.make(step).await;

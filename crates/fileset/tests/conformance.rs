@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use penstock_base::{BufferPool, MemoryBudget};
 use penstock_fileset::{
-    FilesetVolume, Format, Spool,
+    Ahead, FilesetVolume, Format, Inlined, Spool,
     compression::{self, Compression},
     engine::{EmbeddedEngine, EmbeddedLock, EmbeddedSettings, Engine, MemoryEngine, MemorySession},
     trash,
@@ -21,20 +21,21 @@ use penstock_vfs_conformance::{Ground, conformance_tests};
 
 const MEMORY: u64 = 64 << 20;
 
-async fn over(engine: Arc<dyn Engine>, spool: Option<Arc<Spool>>) -> Ground {
+async fn over(engine: Arc<dyn Engine>, ahead: Option<Ahead>) -> Ground {
     let again = Arc::clone(&engine);
-    over_both((engine, again), spool, 0).await
+    over_both((engine, again), ahead, 0).await
 }
 
 /// The volume and the one that serves it again have engines of their own. Removed files stay for so many days.
 async fn over_both(
     (engine, other): (Arc<dyn Engine>, Arc<dyn Engine>),
-    spool: Option<Arc<Spool>>,
+    ahead: Option<Ahead>,
     days: u32,
 ) -> Ground {
     let pool = BufferPool::new(MemoryBudget::new(MEMORY));
-    let store: Arc<dyn Store> = match &spool {
-        Some(spool) => spool.clone(),
+    let store: Arc<dyn Store> = match &ahead {
+        Some(Ahead::Spool(spool)) => spool.clone(),
+        Some(Ahead::Inlined(inlined)) => inlined.clone(),
         None => Arc::new(MemoryStore::new()),
     };
     let transfer = Transfer::new(store, pool);
@@ -42,7 +43,7 @@ async fn over_both(
         .await
         .unwrap();
     trash::set(&*engine, days).await.unwrap();
-    let open = |engine| FilesetVolume::open_with(engine, Arc::clone(&transfer), spool.clone());
+    let open = |engine| FilesetVolume::open_with(engine, Arc::clone(&transfer), ahead.clone());
     let volume = open(engine).await.unwrap();
     let again = open(other).await.unwrap();
     Ground::writable(volume).served_again_by(again)
@@ -99,8 +100,21 @@ mod with_a_spool {
         let bucket = Arc::new(MemoryStore::new());
         let spool = Spool::open(&directory.path().join("spool"), bucket, &lock).unwrap();
         let engine = EmbeddedEngine::open_locked(lock, Some(spool.clone())).unwrap();
-        let ground = over(Arc::new(engine), Some(spool)).await;
+        let ground = over(Arc::new(engine), Some(Ahead::Spool(spool))).await;
         ground.keeping(directory)
+    }
+
+    conformance_tests!(open);
+}
+
+mod inlined {
+    use super::*;
+
+    async fn open() -> Ground {
+        let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::default());
+        let bucket = Arc::new(MemoryStore::new());
+        let inlined = Inlined::open(Arc::clone(&engine), bucket).await.unwrap();
+        over(engine, Some(Ahead::Inlined(inlined))).await
     }
 
     conformance_tests!(open);

@@ -298,22 +298,22 @@ async fn what_is_uploaded_beside_a_check_is_not_missed() {
     place.faults.rate(None, 1.0, away);
     place.store(ROOT, "name", &[1; 1000]).await.unwrap();
     let bucket = Paused::new(&place.bucket, true);
-    let spool = place.spool.as_ref().unwrap();
-    assert_eq!(spool.waiting(), (1000, 1));
+    let ahead = place.ahead.as_ref();
+    assert_eq!(place.waiting(), (1000, 1));
     let uploaded = async {
         bucket.asked.notified().await;
         place.faults.clear();
-        place.until(|| async { spool.waiting() == (0, 0) }).await;
+        place.until(|| async { place.waiting() == (0, 0) }).await;
         bucket.go_on.notify_one();
     };
-    let (report, ()) = join(check(&*place.engine, &bucket, Some(spool)), uploaded).await;
+    let (report, ()) = join(check(&*place.engine, &bucket, ahead), uploaded).await;
     let report = report.unwrap();
     assert!(report.is_clean(), "{report:#?}");
     let keys = place.objects().await;
     assert_eq!(keys.len(), 1, "{keys:?}");
     let key = Key::new(&keys[0]).unwrap();
     place.bucket.delete(&key).await.unwrap();
-    let report = check(&*place.engine, &*place.bucket, Some(spool));
+    let report = check(&*place.engine, &*place.bucket, ahead);
     let report = report.await.unwrap();
     assert_eq!(report.findings.len(), 1, "{report:#?}");
 }

@@ -169,8 +169,7 @@ async fn a_scheduled_dump_is_seen_once_the_bucket_has_what_it_refers_to() {
     let place = Place::spooled().await;
     labelled(&place).await;
     place.store(ROOT, "small", b"on this disk").await.unwrap();
-    let spool = place.spool.clone().unwrap();
-    assert_ne!(spool.waiting(), (0, 0));
+    assert_ne!(place.waiting(), (0, 0));
     let dumps = BTreeMap::from([(Job::Dumps, 3)]);
     place.volume.set_schedule(dumps).await.unwrap();
     let dump = is_dumped(&place).await;

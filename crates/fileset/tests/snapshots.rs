@@ -21,7 +21,7 @@ use penstock_vfs::{
 };
 use proptest::prelude::*;
 
-use support::{Place, ROOT, directory, file, name, user};
+use support::{Place, ROOT, Small, directory, file, name, user};
 use trees::{Tree, tree};
 
 async fn shelf(place: &Place) -> Inode {
@@ -277,10 +277,9 @@ impl Bench {
         }
         self.compare().await;
         self.place.is_whole().await;
-        if self.place.spool.is_none() {
-            let report = check_data(&*self.place.engine, self.place.transfer(), None).await;
-            assert!(report.as_ref().unwrap().is_clean(), "{report:#?}");
-        }
+        let (place, ahead) = (&self.place, self.place.ahead.as_ref());
+        let report = check_data(&*place.engine, place.transfer(), ahead).await;
+        assert!(report.as_ref().unwrap().is_clean(), "{report:#?}");
         for text in self.there.keys() {
             drop_it(&self.place, text).await;
         }
@@ -288,17 +287,14 @@ impl Bench {
     }
 }
 
-fn run(acts: &[Act], is_spooled: bool, compression: Compression) {
+fn run(acts: &[Act], small: Small, compression: Compression) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .unwrap();
     runtime.block_on(async {
-        let place = match is_spooled {
-            true => Place::spooled().await,
-            false => Place::new().await,
-        };
+        let place = Place::with_small(small).await;
         place.volume.set_compression(compression).await.unwrap();
         let mut bench = Bench {
             place,
@@ -316,10 +312,10 @@ proptest! {
     #[test]
     fn each_snapshot_is_the_tree_of_its_time(
         acts in acts(),
-        is_spooled in any::<bool>(),
+        small in prop::sample::select(&Small::ALL[..]),
         compression in prop_oneof![Just(Compression::None), Just(Compression::Lz4)],
     ) {
-        run(&acts, is_spooled, compression);
+        run(&acts, small, compression);
     }
 }
 
@@ -465,8 +461,7 @@ async fn what_waits_in_the_spool_for_a_snapshot_alone_is_sent() {
     place.remove(ROOT, "file", RemoveKind::File).await.unwrap();
     place.forget_all(found.inode);
     place.until(|| place.is_gone(found.inode)).await;
-    let spool = place.spool.clone().unwrap();
-    place.until(|| async { spool.waiting().1 == 0 }).await;
+    place.until(|| async { place.waiting().1 == 0 }).await;
     assert_eq!(place.objects().await.len(), 1);
     assert_eq!(place.content(top, "file").await.unwrap(), b"old");
     place.is_whole().await;

@@ -52,7 +52,7 @@ fn away(place: &Place) {
 }
 
 fn waiting(place: &Place) -> (u64, u64) {
-    place.spool.as_ref().unwrap().waiting()
+    place.waiting()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

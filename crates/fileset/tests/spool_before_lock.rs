@@ -9,7 +9,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use penstock_base::{BufferPool, MemoryBudget, clock};
 use penstock_fileset::{
-    FilesetVolume, Format, Spool,
+    Ahead, FilesetVolume, Format, Spool,
     engine::{
         Barrier, EmbeddedEngine, EmbeddedLock, EmbeddedSettings, Engine, EngineError, EngineResult,
     },
@@ -39,7 +39,7 @@ fn opened_both(
 async fn volume(engine: &Arc<dyn Engine>, spool: Arc<Spool>) -> Arc<FilesetVolume> {
     let pool = BufferPool::new(MemoryBudget::new(64 << 20));
     let transfer = Transfer::new(spool.clone(), pool);
-    let opened = FilesetVolume::open_with(Arc::clone(engine), transfer, Some(spool));
+    let opened = FilesetVolume::open_with(Arc::clone(engine), transfer, Some(Ahead::Spool(spool)));
     opened.await.unwrap()
 }
 

@@ -109,6 +109,8 @@ definitions! {
     FILESET_SPOOL_OBJECTS = GAUGE "fileset_spool_objects" [] Count
         "Objects that are on this machine's disk and not in the bucket yet.";
     FILESET_SPOOL_BYTES = GAUGE "fileset_spool_bytes" [] Bytes "Bytes of these objects.";
+    FILESET_INLINED_BYTES = GAUGE "fileset_inlined_bytes" [] Bytes
+        "Bytes of files that are in the log alone, which are brought into objects of their own.";
     FILESET_LOG_LAG_BYTES = GAUGE "fileset_log_lag_bytes" [] Bytes
         "Bytes of the log of metadata that the bucket lacks, where it has the log.";
     FILESET_LOG_LAG_MICROSECONDS = GAUGE "fileset_log_lag_microseconds" [] Microseconds
@@ -118,7 +120,7 @@ definitions! {
     FILESET_FAILED_SAVES = COUNTER "fileset_failed_saves_total" [] Count
         "Saves of files that failed; what was written is kept and saved again.";
     FILESET_FAILED_UPLOADS = COUNTER "fileset_failed_uploads_total" [] Count
-        "Uploads from this machine's disk that failed and are made again.";
+        "Uploads of what small files left on this machine's disk or in the log that failed and are made again.";
     FILESET_FAILED_TASKS = COUNTER "fileset_failed_tasks_total" [] Count
         "Scheduled snapshots and dumps, emptyings of the trash and collections that failed and are made again.";
     FILESET_DAMAGED_READS = COUNTER "fileset_damaged_reads_total" [] Count

@@ -141,7 +141,7 @@ pub(super) async fn open(
     let settings = TransferSettings::default();
     let transfer = Transfer::with_settings(opened.store, pool, settings, &registry);
     let engine = Arc::clone(&opened.engine);
-    let volume = match FilesetVolume::open_with(opened.engine, transfer, opened.spool).await {
+    let volume = match FilesetVolume::open_with(opened.engine, transfer, opened.ahead).await {
         Ok(volume) => volume,
         Err(error) => {
             if let Err(error) = engine.close().await {

@@ -5,8 +5,8 @@
 //! holds an [`Uncommitted`] until its operation is made, and nobody deletes what is held. Who wants to delete asks
 //! [`Objects::uncommitted`] *before* it looks at the metadata: an object that is not held then is referred to by
 //! then, or never will be: who copies refers to what a chunk shows, and that has a use. Younger objects are held in that answer, too: one of the files in such an object can come and go
-//! before the look, and another one come behind it. That is so of objects that nobody adds to: one in the spool must be
-//! sealed before ([`Spool::due`]), and is left to who uploads.
+//! before the look, and another one come behind it. That is so of objects that nobody adds to: one that
+//! the bucket does not have yet must be sealed before ([`super::Unsent::due`]), and is left to who uploads.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,14 +22,13 @@ use penstock_object::{DELETE_MANY_MAX, ETag, Key, PutOptions};
 use penstock_transfer::{Frames, Grains, ObjectVersion, Transfer};
 
 use super::{
-    ObjectId, Spool,
+    Ahead, Content, Inlined, ObjectId, Spool, UNKNOWN_LENGTH,
     compressor::Compressor,
-    pack::{Pack, Run},
-    spool::UNKNOWN_LENGTH,
+    pack::{Pack, Packed, Run},
 };
 use crate::{
     errors::{object_failure, transfer_failure},
-    schema::{Extent, GRAIN, Stored, damaged},
+    schema::{self, Extent, GRAIN, Stored, damaged},
 };
 
 /// Objects that are held, and by how many.
@@ -70,11 +69,13 @@ impl Drop for Uncommitted {
     }
 }
 
-/// A run that is in the bucket, or on its way there in the spool.
+/// A run that is in the bucket, or on its way there.
 #[derive(Debug)]
 pub(crate) struct Placed {
     pub(crate) chunk: u64,
     pub(crate) extent: Extent,
+    /// What the operation that refers to it has to put.
+    pub(crate) content: Option<Content>,
     /// Until the metadata refers to it.
     pub(super) _object: Arc<Uncommitted>,
 }
@@ -84,7 +85,7 @@ pub(crate) struct Placed {
 pub(crate) struct Objects {
     transfer: Arc<Transfer>,
     /// Where small runs wait for the bucket, if they do.
-    spool: Option<Arc<Spool>>,
+    ahead: Option<Ahead>,
     compressor: Compressor,
     writer: u64,
     last: AtomicU64,
@@ -94,15 +95,15 @@ pub(crate) struct Objects {
 impl Objects {
     /// The objects behind `transfer`; new ones are those of a new writer.
     pub(crate) fn new(transfer: Arc<Transfer>) -> Self {
-        Self::with_spool(transfer, None)
+        Self::with_ahead(transfer, None)
     }
 
-    /// The same, with a spool through which `transfer` reads.
-    pub(crate) fn with_spool(transfer: Arc<Transfer>, spool: Option<Arc<Spool>>) -> Self {
+    /// The same, with what waits for the bucket, through which `transfer` reads.
+    pub(crate) fn with_ahead(transfer: Arc<Transfer>, ahead: Option<Ahead>) -> Self {
         Self {
             compressor: Compressor::new(transfer.pool().budget()),
             transfer,
-            spool,
+            ahead,
             writer: random::number(),
             last: AtomicU64::new(0),
             held: Held::default(),
@@ -124,6 +125,7 @@ impl Objects {
         let placed = extents.into_iter().map(|(chunk, extent)| Placed {
             chunk,
             extent,
+            content: None,
             _object: Arc::clone(&object),
         });
         Ok(placed.collect())
@@ -144,14 +146,41 @@ impl Objects {
         let wanted = (run.stored_length(), patience);
         let mut slot = spool.take(wanted, || self.new_id()).await?;
         // Before the slot goes: from then on the object can be uploaded, unless somebody holds it.
-        let object = self.hold(slot.object);
+        let object = self.hold(slot.object());
         let written = run_blocking(|| slot.write(run));
         written.map_err(|error| FsError::Io(error.to_string()))?;
         Ok(Placed {
             chunk: run.chunk(),
-            extent: run.extent((slot.object, UNKNOWN_LENGTH), slot.offset),
+            extent: run.extent((slot.object(), UNKNOWN_LENGTH), slot.offset()),
+            content: None,
             _object: Arc::new(object),
         })
+    }
+
+    /// Gives runs of a save places in an object that is with the metadata. Who saves puts their content there.
+    pub(super) async fn inline(&self, inlined: &Inlined, runs: &[Run]) -> Vec<Placed> {
+        let (packed, _memory) = self.compressor.pack(runs).await;
+        packed
+            .iter()
+            .map(|run| self.inline_one(inlined, run))
+            .collect()
+    }
+
+    fn inline_one(&self, inlined: &Inlined, run: &Packed) -> Placed {
+        let length = run.stored_length();
+        let mut slot = inlined.take(length, || self.new_id());
+        // Before the slot goes, as in the spool.
+        let object = self.hold(slot.object);
+        slot.written(slot.offset + length);
+        Placed {
+            chunk: run.chunk(),
+            extent: run.extent((slot.object, UNKNOWN_LENGTH), slot.offset),
+            content: Some(Content {
+                key: schema::content(slot.object, slot.offset).freeze(),
+                bytes: run.whole(),
+            }),
+            _object: Arc::new(object),
+        }
     }
 
     fn new_object(&self) -> Uncommitted {
@@ -235,19 +264,35 @@ impl Objects {
     }
 
     /// Whether an object waits for the bucket: who uploads finds that no file needs it ([`crate::uploads`]).
-    pub(crate) fn spool_takes_care_of(&self, object: ObjectId) -> bool {
-        let spool = self.spool.as_ref();
-        spool.is_some_and(|spool| spool.takes_care_of(object))
+    pub(crate) fn is_ahead(&self, object: ObjectId) -> bool {
+        let ahead = self.ahead.as_ref();
+        ahead.is_some_and(|ahead| ahead.unsent().takes_care_of(object))
     }
 
     /// Where small runs wait for the bucket, if they do.
-    pub(crate) fn waiting(&self) -> Option<&Arc<Spool>> {
-        self.spool.as_ref()
+    pub(crate) fn ahead(&self) -> Option<&Ahead> {
+        self.ahead.as_ref()
+    }
+
+    /// Whether they wait on this disk.
+    pub(crate) fn is_spooled(&self) -> bool {
+        matches!(self.ahead, Some(Ahead::Spool(_)))
     }
 
     /// Bytes and objects that are on this disk and not in the bucket yet.
     pub(crate) fn on_disk_alone(&self) -> (u64, u64) {
-        self.waiting().map_or((0, 0), |spool| spool.waiting())
+        match &self.ahead {
+            Some(Ahead::Spool(spool)) => spool.waiting(),
+            _ => (0, 0),
+        }
+    }
+
+    /// The same of those that are with the metadata.
+    pub(crate) fn inlined(&self) -> (u64, u64) {
+        match &self.ahead {
+            Some(Ahead::Inlined(inlined)) => inlined.unsent().waiting(),
+            _ => (0, 0),
+        }
     }
 
     /// The way to the bucket.

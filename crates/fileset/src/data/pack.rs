@@ -102,6 +102,14 @@ impl Packed {
         joined(&self.bytes)
     }
 
+    /// What is stored, in one piece.
+    pub(super) fn whole(&self) -> Bytes {
+        match &self.bytes[..] {
+            [one] => one.clone(),
+            many => many.concat().into(),
+        }
+    }
+
     /// What is in its chunk once `object`, of so many bytes, holds it from `offset` on.
     pub(super) fn extent(&self, (object, object_length): (ObjectId, u32), offset: u32) -> Extent {
         Extent {

@@ -5,7 +5,8 @@
 //!                            ├─ small: wait in a queue ──► a pack, when it is full,
 //!                            │                             or no other pack is under way,
 //!                            │                             or its first run waited for GATHER
-//!                            └─ small, and there is a spool: on this disk, and later in the bucket
+//!                            ├─ small, and there is a spool: on this disk, and later in the bucket
+//!                            └─ few and small, and the log is in the bucket: with what refers to them, and later in a pack
 //! ```
 //!
 //! So a file that is saved alone is not delayed; what many save at about the same time goes out with whoever comes
@@ -24,7 +25,7 @@ use penstock_base::{
 use tokio::sync::oneshot;
 
 use super::{
-    Objects, Piece, Placed,
+    Ahead, Objects, Piece, Placed,
     pack::{Run, runs},
     spool::ROOM_WAIT,
 };
@@ -167,6 +168,23 @@ impl Packer {
         })
     }
 
+    /// Stores pieces as [`Packer::store`] does, or leaves it to the operation that refers to them to put their content, see
+    /// [`Placed::content`].
+    pub(crate) async fn store_or_inline(
+        self: &Arc<Self>,
+        pieces: Vec<Piece>,
+        compression: Compression,
+    ) -> FsResult<Vec<Placed>> {
+        let bytes = pieces.iter().map(|piece| piece.bytes.len() as u64).sum();
+        match self.objects.ahead() {
+            Some(Ahead::Inlined(inlined)) if inlined.takes(bytes) => Ok(self
+                .objects
+                .inline(inlined, &runs(pieces, compression))
+                .await),
+            _ => self.store(pieces, compression).await,
+        }
+    }
+
     /// Stores pieces, which are in order and do not overlap, compressed so, and returns where they are.
     pub(crate) async fn store(
         self: &Arc<Self>,
@@ -181,7 +199,7 @@ impl Packer {
     /// Puts small runs into the spool, if there is one. Returns where they are, and what the bucket gets at once: large
     /// runs, and those for which this disk has no room.
     async fn spooled(&self, runs: Vec<Run>) -> (Vec<Placed>, Vec<Run>) {
-        let Some(spool) = self.objects.waiting() else {
+        let Some(Ahead::Spool(spool)) = self.objects.ahead() else {
             return (Vec::new(), runs);
         };
         let (mut placed, mut others) = (Vec::new(), Vec::new());

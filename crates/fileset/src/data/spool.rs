@@ -6,10 +6,8 @@
 //!       └──► an operation refers to the object, as if it were in the bucket
 //! ```
 //!
-//! With `durability=local` the save of a small file makes no request. Its bytes are appended to the open object, which
-//! many saves share, one after the other; it is sealed when it is full or [`OPEN_FOR`] old, and only a sealed object
-//! is put into the bucket. So how long it becomes is not known when the metadata first refers to it
-//! ([`UNKNOWN_LENGTH`]).
+//! With `durability=local` the save of a small file makes no request. Its bytes are appended to the file of the open object
+//! ([`super::unsent`]).
 //!
 //! | what | rule |
 //! |---|---|
@@ -23,11 +21,10 @@
 //! | room | [`SPOOL_MAX`] bytes; a save waits for uploads, [`ROOM_WAIT`] at most, and then goes to the bucket |
 //! | a full disk | the append fails, and the run goes to the bucket at once |
 
-mod state;
 mod store;
 
 use std::{
-    collections::HashSet,
+    collections::BTreeMap,
     fmt, fs,
     io::{self, Write},
     os::unix::fs::{FileExt, OpenOptionsExt},
@@ -40,90 +37,96 @@ use std::{
 };
 
 use bytes::Bytes;
-use penstock_base::{
-    FsError, FsResult, Mutex, boot_id,
-    clock::{self, Instant},
-    make_private_directory, run_blocking,
-};
+use penstock_base::{FsError, FsResult, Mutex, boot_id, make_private_directory, run_blocking};
 use penstock_object::Store;
-use tokio::sync::{Notify, watch};
 
-use self::state::State;
-pub(crate) use self::state::Untold;
-use super::{ObjectId, grains, pack::Packed};
+use super::{
+    ObjectId, grains,
+    pack::Packed,
+    unsent::{self, Due, Limits, Unsent},
+};
 use crate::{
     engine::{Barrier, EmbeddedLock},
     schema::{Chunk, Stored, kind},
 };
 
-/// The length of an object that was still open when something first referred to it.
-pub(crate) const UNKNOWN_LENGTH: u32 = u32::MAX;
 /// Bytes that wait for the bucket at most.
 const SPOOL_MAX: u64 = 256 << 20;
-/// How long an object is open at most: as long as comparable tools let a file rest before they store it.
-const OPEN_FOR: Duration = Duration::from_secs(5);
+const LIMITS: Limits = Limits {
+    bytes: SPOOL_MAX,
+    runs: usize::MAX,
+};
 /// How long an append waits for room.
 pub(super) const ROOM_WAIT: Duration = Duration::from_secs(60);
 /// The file that says in which start of the machine the spool was open.
 const BOOT: &str = "boot";
 /// The file that says that a sync failed. What is read is not on the disk for sure, until it is written again.
 const SUSPECT: &str = "suspect";
-/// Between two attempts to store an object, each of which has the store's own retries.
-const RETRY_INTERVAL: Duration = Duration::from_secs(10);
-/// Objects that are put into the bucket at once.
-const UPLOADS_MAX: usize = 4;
 
 /// See the module.
 pub struct Spool {
     directory: PathBuf,
     below: Arc<dyn Store>,
-    state: Mutex<State>,
-    /// Bytes that wait for the bucket.
-    bytes: watch::Sender<u64>,
-    /// Rings when there may be something to upload.
-    bell: Notify,
+    unsent: Unsent,
+    files: Mutex<BTreeMap<ObjectId, Arc<SpooledFile>>>,
+    /// Objects that the bucket has, with their lengths, which the metadata does not know.
+    untold: Mutex<Untold>,
     /// The machine was not started anew since the spool was last open: what was written is there, synced or not.
     is_same_boot: bool,
     /// A sync failed, and the kernel says that once: the next one may succeed without bringing anything to the disk.
     has_failed: AtomicBool,
 }
 
-/// A sealed object whose upload was begun. Ends with [`Spool::gone`] or [`Spool::failed`].
+/// Objects with their lengths.
+pub(crate) type Untold = Vec<(ObjectId, u32)>;
+
+/// The bytes of an object.
 #[derive(Debug)]
-pub(crate) struct Due {
-    pub(crate) object: ObjectId,
-    /// Bytes in it, without those at its end that could not be written.
-    pub(crate) length: u32,
-    file: Arc<fs::File>,
+struct SpooledFile {
+    file: fs::File,
+    is_unsynced: AtomicBool,
 }
 
-/// Room in an object for one run. The object is not uploaded before this is gone.
-pub(super) struct Slot<'a> {
-    spool: &'a Spool,
-    pub(super) object: ObjectId,
-    pub(super) offset: u32,
-    /// Where the run ends, once it is written.
-    end: u32,
-    file: Arc<fs::File>,
-}
-
-impl Slot<'_> {
-    /// Writes the run. Blocks on the disk.
-    pub(super) fn write(&mut self, run: &Packed) -> io::Result<()> {
-        let mut at = u64::from(self.offset);
-        for bytes in run.slices() {
-            self.file.write_all_at(bytes, at)?;
-            at += bytes.len() as u64;
-        }
-        self.end = at as u32;
-        Ok(())
+impl SpooledFile {
+    /// One that a killed process left may be in the page cache alone.
+    fn new(file: fs::File) -> Arc<Self> {
+        Arc::new(Self {
+            file,
+            is_unsynced: AtomicBool::new(true),
+        })
     }
 }
 
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        self.spool.state.lock().slot_ended(self.object, self.end);
-        self.spool.bell.notify_one();
+/// Room in a file for one run. The object is not uploaded before this is gone.
+pub(super) struct Slot<'a> {
+    place: unsent::Slot<'a>,
+    file: Arc<SpooledFile>,
+}
+
+impl Slot<'_> {
+    pub(super) fn object(&self) -> ObjectId {
+        self.place.object
+    }
+
+    pub(super) fn offset(&self) -> u32 {
+        self.place.offset
+    }
+
+    /// Writes the run. Blocks on the disk.
+    pub(super) fn write(&mut self, run: &Packed) -> io::Result<()> {
+        let written = self.try_to_write(run);
+        self.file.is_unsynced.store(true, Ordering::SeqCst);
+        self.place.written(written?);
+        Ok(())
+    }
+
+    fn try_to_write(&self, run: &Packed) -> io::Result<u32> {
+        let mut at = u64::from(self.offset());
+        for bytes in run.slices() {
+            self.file.file.write_all_at(bytes, at)?;
+            at += bytes.len() as u64;
+        }
+        Ok(at as u32)
     }
 }
 
@@ -143,23 +146,27 @@ impl Spool {
         make_private_directory(directory)?;
         let is_suspect = directory.join(SUSPECT).exists();
         let is_same_boot = !is_suspect && is_noted(&directory.join(BOOT));
-        let mut state = State::default();
+        let mut files = BTreeMap::new();
+        let mut lengths = Vec::new();
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();
             if path.ends_with(BOOT) || path.ends_with(SUSPECT) {
                 continue;
             }
-            match object_of(&path) {
-                Some(object) => state.found(object, found(&path, is_suspect)?)?,
-                None => tracing::warn!(path = %path.display(), "this is no file of a spool"),
-            }
+            let Some(object) = object_of(&path) else {
+                tracing::warn!(path = %path.display(), "this is no file of a spool");
+                continue;
+            };
+            let file = found(&path, is_suspect)?;
+            lengths.push((object, length_of(object, &file)?));
+            files.insert(object, SpooledFile::new(file));
         }
         Ok(Arc::new(Self {
             directory: directory.to_owned(),
             below,
-            bytes: watch::Sender::new(state.bytes()),
-            state: Mutex::new(state),
-            bell: Notify::new(),
+            unsent: Unsent::new(LIMITS, lengths),
+            files: Mutex::new(files),
+            untold: Mutex::default(),
             is_same_boot,
             has_failed: AtomicBool::new(false),
         }))
@@ -198,18 +205,12 @@ impl Spool {
 
     /// Bytes and objects that are not in the bucket yet.
     pub fn waiting(&self) -> (u64, u64) {
-        let objects = self.state.lock().count() as u64;
-        (*self.bytes.borrow(), objects)
+        self.unsent.waiting()
     }
 
     /// What is not in the bucket yet.
-    pub(crate) fn objects(&self) -> Vec<ObjectId> {
-        self.state.lock().names()
-    }
-
-    /// Whether this object is here.
-    pub(crate) fn has(&self, object: ObjectId) -> bool {
-        self.state.lock().file(object).is_some()
+    pub(crate) fn unsent(&self) -> &Unsent {
+        &self.unsent
     }
 
     /// Room for `length` bytes in the open object, for which `new` makes up a name if there is none. Fails with
@@ -221,38 +222,34 @@ impl Spool {
     ) -> FsResult<Slot<'_>> {
         self.room(u64::from(length), patience).await?;
         let taken = run_blocking(|| {
-            let mut state = self.state.lock();
-            if !state.has_room(length) {
+            self.unsent.take(length, || {
                 let object = new();
-                state.begin(object, self.create(object)?);
-            }
-            Ok(state.take(length))
+                let file = SpooledFile::new(self.create(object)?);
+                self.files.lock().insert(object, file);
+                Ok(object)
+            })
         });
-        let (object, offset, file) =
-            taken.map_err(|error: io::Error| FsError::Io(error.to_string()))?;
-        self.bytes.send_modify(|bytes| *bytes += u64::from(length));
-        Ok(Slot {
-            spool: self,
-            object,
-            offset,
-            end: 0,
-            file,
-        })
+        let place = taken.map_err(|error: io::Error| FsError::Io(error.to_string()))?;
+        let file = self.file(place.object);
+        let file = file.map_err(|error| FsError::Io(error.to_string()))?;
+        Ok(Slot { place, file })
+    }
+
+    /// The file of an object that is here.
+    fn file(&self, object: ObjectId) -> io::Result<Arc<SpooledFile>> {
+        let file = self.files.lock().get(&object).cloned();
+        file.ok_or_else(|| io::Error::other(format!("{object} is not on this disk")))
     }
 
     /// Returns when there is room for so many bytes. Fails with `NoSpace` as [`Spool::take`] does.
     pub(super) async fn room(&self, length: u64, patience: Duration) -> FsResult<()> {
-        let mut bytes = self.bytes.subscribe();
-        let room = bytes.wait_for(|bytes| bytes + length <= SPOOL_MAX);
-        let found = clock::deadline(patience, room).await;
-        found.map(drop).map_err(|_| {
-            if !patience.is_zero() {
-                tracing::warn!(
-                    "the bucket takes nothing, and there is no room for more on this disk"
-                );
-            }
-            FsError::NoSpace
-        })
+        if self.unsent.room(length, patience).await {
+            return Ok(());
+        }
+        if !patience.is_zero() {
+            tracing::warn!("the bucket takes nothing, and there is no room for more on this disk");
+        }
+        Err(FsError::NoSpace)
     }
 
     fn path(&self, object: ObjectId) -> PathBuf {
@@ -270,54 +267,34 @@ impl Spool {
 
     /// Whether the bytes that an extent needs are here, or in the bucket.
     fn has_bytes(&self, stored: &Stored) -> bool {
-        let Some((file, _)) = self.state.lock().file(stored.object) else {
+        let Ok(spooled) = self.file(stored.object) else {
             return true;
         };
         let mut bytes = vec![0; stored.stored_length() as usize];
-        let read = file.read_exact_at(&mut bytes, u64::from(stored.offset));
+        let read = spooled
+            .file
+            .read_exact_at(&mut bytes, u64::from(stored.offset));
         let all = 0..stored.checksums.len();
         read.is_ok() && grains::open(stored, all, &bytes.into(), &mut |_| ())
-    }
-
-    /// Begins an upload, if one is due at `now` and there is room for it. Objects that are `held` are not due: see
-    /// [`super::Objects::held`], which is asked when no run can be added any more to what is sealed.
-    pub(crate) fn due(
-        &self,
-        now: Instant,
-        held: impl FnOnce() -> HashSet<ObjectId>,
-    ) -> Option<Due> {
-        let (object, length, file) = self.state.lock().due(now, held)?;
-        Some(Due {
-            object,
-            length,
-            file,
-        })
-    }
-
-    /// When to ask for [`Spool::due`] again, unless the bell rings before.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.state.lock().next_due()
-    }
-
-    /// Returns when [`Spool::due`] may have something new.
-    pub(crate) async fn rung(&self) {
-        self.bell.notified().await;
     }
 
     /// All bytes of an object, which are on the disk then: a power cut may bring its file back after the bucket has it, and
     /// what is found is sent once more.
     pub(crate) fn read(&self, due: &Due) -> io::Result<Bytes> {
+        let spooled = self.file(due.object)?;
         let mut bytes = vec![0; due.length as usize];
         run_blocking(|| {
-            self.sync(&due.file)?;
-            due.file.read_exact_at(&mut bytes, 0)
+            self.sync(&spooled)?;
+            spooled.file.read_exact_at(&mut bytes, 0)
         })?;
-        self.state.lock().synced(due.object);
         Ok(bytes.into())
     }
 
-    fn sync(&self, file: &fs::File) -> io::Result<()> {
-        file.sync_data().inspect_err(|_| {
+    /// Syncs a file that is written meanwhile or not: what was written before is on the disk then.
+    fn sync(&self, spooled: &SpooledFile) -> io::Result<()> {
+        spooled.is_unsynced.store(false, Ordering::SeqCst);
+        spooled.file.sync_data().inspect_err(|_| {
+            spooled.is_unsynced.store(true, Ordering::SeqCst);
             self.has_failed.store(true, Ordering::SeqCst);
             self.note_failure();
         })
@@ -335,68 +312,40 @@ impl Spool {
 
     /// The bucket has it: there is room for more here, whether or not the metadata can be told now how long it became.
     pub(crate) fn arrived(&self, due: &Due) {
-        let told = (due.object, due.length);
-        self.state.lock().untold.push(told);
+        self.untold.lock().push((due.object, due.length));
         self.gone(due.object);
     }
 
     /// The lengths of objects that the metadata is to be told.
     pub(crate) fn take_untold(&self) -> Untold {
-        std::mem::take(&mut self.state.lock().untold)
+        std::mem::take(&mut self.untold.lock())
     }
 
     /// They could not be told.
     pub(crate) fn still_untold(&self, lengths: Untold) {
-        self.state.lock().untold.extend(lengths);
-    }
-
-    /// The bucket did not take it: it is tried again.
-    pub(crate) fn failed(&self, due: &Due) {
-        let again = clock::now() + RETRY_INTERVAL;
-        self.state.lock().upload_failed(due.object, again);
-        self.bell.notify_one();
-    }
-
-    /// All that is here is to be uploaded by who says so, and by nobody else from then on.
-    pub(crate) fn drain(&self) {
-        self.state.lock().drain();
-    }
-
-    /// Whether somebody said so.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.state.lock().is_draining()
+        self.untold.lock().extend(lengths);
     }
 
     /// The bucket has it, or no file needs it.
     pub(crate) fn gone(&self, object: ObjectId) {
-        let length = self.state.lock().remove(object);
-        self.bytes
-            .send_modify(|bytes| *bytes -= u64::from(length.unwrap_or(0)));
+        self.unsent.gone(object);
+        self.files.lock().remove(&object);
         let path = self.path(object);
         if let Err(error) = run_blocking(|| fs::remove_file(&path)) {
             // The next one to open the spool uploads it once more, or finds that nobody needs it.
             tracing::warn!(path = %path.display(), %error, "what the bucket has could not be removed here");
         }
-        self.bell.notify_one();
-    }
-
-    /// Somebody found that no file needs an object. If it is here it is left to whoever uploads: what is saved just
-    /// now may go into it until it is sealed, so only who looks afterwards knows. Returns whether it is here.
-    pub(crate) fn takes_care_of(&self, object: ObjectId) -> bool {
-        let is_here = self.state.lock().hasten(object);
-        if is_here {
-            self.bell.notify_one();
-        }
-        is_here
     }
 }
 
 impl Barrier for Spool {
     fn pass(&self) -> io::Result<()> {
-        let files = self.state.lock().unsynced();
-        let synced = files.iter().try_for_each(|(_, file)| self.sync(file));
-        let synced = synced.and_then(|()| self.check_synced());
-        synced.inspect_err(|_| self.state.lock().still_unsynced(&files))
+        let files: Vec<_> = self.files.lock().values().cloned().collect();
+        let mut unsynced = files
+            .iter()
+            .filter(|spooled| spooled.is_unsynced.load(Ordering::SeqCst));
+        unsynced.try_for_each(|spooled| self.sync(spooled))?;
+        self.check_synced()
     }
 
     fn has(&self, puts: &[(Bytes, Bytes)]) -> bool {
@@ -445,6 +394,15 @@ fn found(path: &Path, is_suspect: bool) -> io::Result<fs::File> {
     Ok(file)
 }
 
+fn length_of(object: ObjectId, file: &fs::File) -> io::Result<u32> {
+    let length = file.metadata()?.len();
+    let too_long = |_| {
+        let text = format!("{object}: {length} bytes are more than an object has");
+        io::Error::other(text)
+    };
+    length.try_into().map_err(too_long)
+}
+
 /// The object whose file this is.
 fn object_of(path: &Path) -> Option<ObjectId> {
     ObjectId::of_name(path.file_name()?.to_str()?)
@@ -452,13 +410,20 @@ fn object_of(path: &Path) -> Option<ObjectId> {
 
 #[cfg(test)]
 mod tests {
-    use penstock_base::{BufferPool, MemoryBudget};
+    use std::collections::HashSet;
+
+    use penstock_base::{BufferPool, MemoryBudget, clock};
     use penstock_object_testing::MemoryStore;
     use penstock_transfer::Transfer;
 
     use super::*;
+
     use crate::{
-        data::{Objects, Packer, Piece, pack::runs},
+        data::{
+            Ahead, Objects, Packer, Piece,
+            pack::runs,
+            unsent::{OPEN_FOR, UNKNOWN_LENGTH},
+        },
         schema::{BLOCK_SIZE, Compression},
     };
 
@@ -466,28 +431,22 @@ mod tests {
         Spool::open_unlocked(directory.path(), Arc::new(MemoryStore::new())).expect("it is new")
     }
 
-    #[tokio::test]
-    async fn nothing_is_due_while_as_many_are_uploaded_as_may_be() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let spool = spool(&directory);
-        for number in 0..=UPLOADS_MAX as u64 {
-            let object = ObjectId { writer: 1, number };
-            drop(spool.take((BLOCK_SIZE as u32, ROOM_WAIT), || object).await);
-        }
-        let later = clock::now() + OPEN_FOR;
-        let begun = std::iter::from_fn(|| spool.due(later, HashSet::new));
-        assert_eq!(begun.count(), UPLOADS_MAX);
-        assert_eq!(spool.next_due(), None, "the bell rings when one has ended");
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_save_of_many_runs_waits_for_room_once() {
         let directory = tempfile::tempdir().expect("a directory");
         let spool = spool(&directory);
-        spool.bytes.send_replace(SPOOL_MAX);
+        let full = ObjectId {
+            writer: 1,
+            number: 1,
+        };
+        let filling = spool.take((SPOOL_MAX as u32, ROOM_WAIT), || full).await;
+        let _filling = filling.expect("it is empty");
         let pool = BufferPool::new(MemoryBudget::new(16 << 20));
         let transfer = Transfer::new(spool.clone(), pool);
-        let packer = Packer::new(Arc::new(Objects::with_spool(transfer, Some(spool))));
+        let packer = Packer::new(Arc::new(Objects::with_ahead(
+            transfer,
+            Some(Ahead::Spool(Arc::clone(&spool))),
+        )));
         let pieces = (0..10).map(|chunk| Piece {
             offset: chunk * BLOCK_SIZE,
             bytes: Bytes::from_static(b"bytes"),
@@ -496,6 +455,17 @@ mod tests {
         let placed = packer.store(pieces.collect(), Compression::None).await;
         assert_eq!(placed.expect("the bucket takes them").len(), 10);
         assert!(begun.elapsed() < 2 * ROOM_WAIT, "{:?}", begun.elapsed());
+    }
+
+    /// What fails to be synced.
+    fn no_file() -> Arc<SpooledFile> {
+        let (pipe, _) = io::pipe().expect("there are some left");
+        SpooledFile::new(fs::File::from(std::os::fd::OwnedFd::from(pipe)))
+    }
+
+    fn due(spool: &Spool) -> Due {
+        let due = spool.unsent.due(clock::now() + OPEN_FOR, HashSet::new);
+        due.expect("it is old enough")
     }
 
     fn packed(bytes: Bytes) -> Packed {
@@ -522,8 +492,7 @@ mod tests {
         drop(slot);
         // The write of this one fails.
         drop(taken(&spool, 1000).await);
-        let due = spool.due(clock::now() + OPEN_FOR, HashSet::new);
-        let due = due.expect("it is old enough");
+        let due = due(&spool);
         assert_eq!(spool.read(&due).expect("it is here"), bytes);
         assert_eq!(due.length, 6);
     }
@@ -535,11 +504,10 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let spool = spool(&directory);
         drop(taken(&spool, 6).await);
-        let due = spool.due(clock::now() + OPEN_FOR, HashSet::new);
-        spool
-            .read(&due.expect("it is old enough"))
-            .expect("it is here");
-        assert!(spool.state.lock().unsynced().is_empty());
+        let due = due(&spool);
+        spool.read(&due).expect("it is here");
+        let spooled = spool.file(due.object).expect("it is here");
+        assert!(!spooled.is_unsynced.load(Ordering::SeqCst));
     }
 
     /// The kernel says once that a sync failed: to the upload, and the sync of the log that came next succeeded.
@@ -548,14 +516,13 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let spool = spool(&directory);
         drop(taken(&spool, 6).await);
-        let due = spool.due(clock::now() + OPEN_FOR, HashSet::new);
-        let (pipe, _) = io::pipe().expect("there are some left");
-        let no_file = fs::File::from(std::os::fd::OwnedFd::from(pipe));
-        let failing = Due {
-            file: Arc::new(no_file),
-            ..due.expect("it is old enough")
-        };
-        assert!(spool.read(&failing).is_err(), "no pipe is synced");
+        let due = due(&spool);
+        let file = spool.files.lock().insert(due.object, no_file());
+        assert!(spool.read(&due).is_err(), "no pipe is synced");
+        spool
+            .files
+            .lock()
+            .extend(file.map(|file| (due.object, file)));
         assert!(spool.pass().is_err());
     }
 
@@ -569,8 +536,8 @@ mod tests {
         let run = packed(Bytes::from_static(b"closed"));
         let mut slot = taken(&first, 6).await;
         slot.write(&run).expect("there is room");
-        let extent = run.extent((slot.object, UNKNOWN_LENGTH), slot.offset);
-        let path = first.path(slot.object);
+        let extent = run.extent((slot.object(), UNKNOWN_LENGTH), slot.offset());
+        let path = first.path(slot.object());
         drop(slot);
         let chunk = Chunk {
             extents: vec![extent],
@@ -598,10 +565,7 @@ mod tests {
             writer: 1,
             number: 2,
         };
-        let (pipe, _) = io::pipe().expect("there are some left");
-        let no_file = fs::File::from(std::os::fd::OwnedFd::from(pipe));
-        let added = first.state.lock().found(object, no_file);
-        added.expect("it is empty");
+        first.files.lock().insert(object, no_file());
         let path = first.path(ObjectId {
             writer: 1,
             number: 1,

@@ -101,12 +101,16 @@ impl Digest {
     }
 }
 
-/// What a key says elsewhere; nothing if it is of this machine, or of a file system that is on its way.
+/// What a key says elsewhere; nothing if it is of this machine, of a file system that is on its way, or bytes that the bucket
+/// is to have before that.
 pub(super) fn carried(key: &[u8], value: &Bytes) -> Option<Bytes> {
     match key {
         schema::LOADING
         | schema::GENERATION
-        | [kind::HOLDER | kind::LOCKS | kind::WRITER | kind::CALL, ..] => None,
+        | [
+            kind::HOLDER | kind::LOCKS | kind::WRITER | kind::CALL | kind::CONTENT,
+            ..,
+        ] => None,
         // Nobody holds it there.
         [kind::ORPHAN, ..] => Some(Bytes::new()),
         _ => Some(value.clone()),

@@ -168,8 +168,8 @@ impl Files {
         self.fold_first(file.inode, chunks_of(&taken.pieces)).await;
         let compression = compression::get(&*self.engine).await?;
         // Held until the metadata refers to all that was stored.
-        let placed = self.packer.store(taken.pieces.clone(), compression);
-        let placed = placed.await?;
+        let pieces = taken.pieces.clone();
+        let placed = self.packer.store_or_inline(pieces, compression).await?;
         let mut edits: Vec<_> = placed.iter().map(inserted).collect();
         edits.sort_by_key(Edit::chunk);
         // Size and times come with the first step: a crash behind it leaves a hole where the others are missing.
@@ -220,5 +220,5 @@ impl Files {
 }
 
 fn inserted(placed: &Placed) -> Edit {
-    Edit::Insert(placed.chunk, placed.extent.clone())
+    Edit::Insert(placed.chunk, placed.extent.clone(), placed.content.clone())
 }

@@ -12,7 +12,7 @@ use penstock_vfs::{Inode, Seek, permission};
 
 use super::{node, put_node};
 use crate::{
-    data::ObjectId,
+    data::{Content, ObjectId},
     engine::{Reads, Transaction},
     quotas::{self, Amount, Owner},
     schema::{self, BLOCK_SIZE, Chunk, Extent, Node, ObjectUse, Share, UseChange},
@@ -31,8 +31,8 @@ const KEYS_COST: usize = 96;
 pub(crate) enum Edit {
     /// This range of it is not written any more.
     Clear(u64, Range<u32>),
-    /// This is written.
-    Insert(u64, Extent),
+    /// This is written, and its bytes are with the metadata if they are said.
+    Insert(u64, Extent, Option<Content>),
     /// This is shown, of an object to which something refers already.
     Show(u64, Extent),
 }
@@ -40,7 +40,7 @@ pub(crate) enum Edit {
 impl Edit {
     pub(crate) fn chunk(&self) -> u64 {
         match self {
-            Self::Clear(chunk, _) | Self::Insert(chunk, _) | Self::Show(chunk, _) => *chunk,
+            Self::Clear(chunk, _) | Self::Insert(chunk, ..) | Self::Show(chunk, _) => *chunk,
         }
     }
 }
@@ -165,6 +165,7 @@ struct EditedChunk {
     uses: Vec<UseChange>,
     /// Lengths of objects that may be new.
     lengths: Vec<(ObjectId, u64)>,
+    contents: Vec<Content>,
 }
 
 impl EditedChunk {
@@ -172,13 +173,14 @@ impl EditedChunk {
         let value = reads.get(&schema::chunk(place.0, place.1))?;
         let mut chunk = decoded(value.as_ref())?;
         let (before, mut uses, mut new) = (chunk.allocated(), Vec::new(), Vec::new());
-        let mut lengths = Vec::new();
+        let (mut lengths, mut contents) = (Vec::new(), Vec::new());
         for edit in edits {
             match edit {
                 Edit::Clear(_, range) => chunk.clear(range, &mut uses),
-                Edit::Insert(_, extent) => {
+                Edit::Insert(_, extent, content) => {
                     lengths.push(length_of(extent));
                     new.push(extent.clone());
+                    contents.extend(content.clone());
                 }
                 Edit::Show(_, extent) => new.push(extent.clone()),
             }
@@ -186,6 +188,7 @@ impl EditedChunk {
         Ok(Self {
             kept: value.map_or(0, |value| value.len()),
             lengths,
+            contents,
             ..Self::inserted((chunk, before), new, uses)
         })
     }
@@ -204,11 +207,14 @@ impl EditedChunk {
             kept: 0,
             uses,
             lengths,
+            contents: Vec::new(),
         }
     }
 
     fn cost(&self) -> usize {
-        self.value.len() + self.kept + KEYS_COST
+        let contents = self.contents.iter();
+        let contents = contents.map(|content| content.bytes.len() + KEYS_COST);
+        self.value.len() + self.kept + KEYS_COST + contents.sum::<usize>()
     }
 
     fn put(
@@ -220,6 +226,9 @@ impl EditedChunk {
         let allocated = file.allocated.saturating_sub(self.before);
         file.allocated = allocated.saturating_add(self.chunk.allocated());
         uses.lengths.extend(self.lengths);
+        for content in self.contents {
+            transaction.put(&content.key, content.bytes);
+        }
         for (object, change) in self.uses {
             *uses.sums.entry(object).or_default() += change;
         }

@@ -9,6 +9,7 @@
 
 use std::ops::ControlFlow;
 
+use bytes::Bytes;
 use penstock_base::FsResult;
 use penstock_vfs::Inode;
 
@@ -82,6 +83,18 @@ pub(crate) fn garbage(
         }
     })?;
     Ok(found)
+}
+
+/// No byte of an object is with the metadata any more.
+pub(crate) fn drop_content(transaction: &mut dyn Transaction, object: ObjectId) -> FsResult<()> {
+    let first = schema::of_content(object);
+    let mut keys = Vec::new();
+    transaction.scan(&first..&schema::behind(&first), &mut |key, _| {
+        keys.push(Bytes::copy_from_slice(key));
+        ControlFlow::Continue(())
+    })?;
+    keys.iter().for_each(|key| transaction.delete(key));
+    Ok(())
 }
 
 /// These objects are not in the bucket any more.

@@ -17,6 +17,8 @@ const WITH_COMPRESSION: u32 = 5;
 const WITH_TRASH: u32 = 6;
 /// The same once calls were remembered: who does not know them would carry one out twice.
 const WITH_CALLS: u32 = 7;
+/// The same once bytes of small files were with the metadata: who does not know that would look for them in the bucket.
+const WITH_CONTENT: u32 = 8;
 /// Bytes in a chunk of a file, and in the largest object: large enough that a bucket is as fast as it can be with a
 /// few requests under way, small enough that one in memory for each of many writers is bearable.
 pub const BLOCK_SIZE: u64 = 4 << 20;
@@ -72,6 +74,11 @@ impl Format {
         self.at_least(WITH_CALLS)
     }
 
+    /// The same once bytes of files may be with the metadata.
+    pub(crate) fn with_content(self) -> Self {
+        self.at_least(WITH_CONTENT)
+    }
+
     fn at_least(self, version: u32) -> Self {
         Self {
             version: self.version.max(version),
@@ -96,7 +103,7 @@ impl Format {
             identity: value.try_get_u64_le().map_err(damaged)?,
             block_size: value.try_get_u64_le().map_err(damaged)?,
         };
-        let is_known = (FORMAT_VERSION..=WITH_CALLS).contains(&version);
+        let is_known = (FORMAT_VERSION..=WITH_CONTENT).contains(&version);
         if !is_known || format.block_size != BLOCK_SIZE {
             return Err(FsError::Unsupported(
                 "the file system has another format: use the version of penstock that made it",

@@ -10,8 +10,8 @@ use super::{FilesetVolume, Parts, asked};
 use crate::{
     calls::Calls,
     collector,
-    data::{Objects, Spool},
-    engine::{Engine, Reads, query, transact},
+    data::{Ahead, Objects},
+    engine::{Engine, Reads, Transaction, query, transact},
     files::Files,
     garbage::{Garbage, Sweep, sweep_bucket},
     held::Held,
@@ -44,26 +44,34 @@ impl FilesetVolume {
         Self::open_with(engine, transfer, None).await
     }
 
-    /// The same with a spool, through which `transfer` reads and which is a barrier of the engine. A save of a small
-    /// file then waits for no request, and closing a file for no disk.
+    /// The same with what waits for the bucket, through which `transfer` reads. A spool is a barrier of the engine: a save of
+    /// a small file then waits for no request, and closing a file for no disk. With [`Ahead::Inlined`] a save of a small file waits
+    /// for no request before that of the log.
     pub async fn open_with(
         engine: Arc<dyn Engine>,
         transfer: Arc<Transfer>,
-        spool: Option<Arc<Spool>>,
+        ahead: Option<Ahead>,
     ) -> FsResult<Arc<Self>> {
         if let Some(peers) = engine.peers() {
             peers.catch_up().await?;
         }
         let identity = format_of(&*engine).await?.identity;
-        if spool.is_some() && engine.peers().is_some() {
+        if ahead.is_some() && engine.peers().is_some() {
             return Err(FsError::InvalidArgument(
                 "where several machines have a file system nothing is kept on the disk of one: durability is `store`",
             ));
         }
-        if let Some(spool) = &spool {
-            run_blocking(|| spool.note_boot());
+        match &ahead {
+            Some(Ahead::Spool(spool)) => run_blocking(|| spool.note_boot()),
+            Some(Ahead::Inlined(_)) => {
+                let raise = |transaction: &mut dyn Transaction| {
+                    operations::raise_format(transaction, Format::with_content)
+                };
+                transact(&*engine, raise).await?;
+            }
+            None => {}
         }
-        let objects = Arc::new(Objects::with_spool(transfer, spool));
+        let objects = Arc::new(Objects::with_ahead(transfer, ahead));
         let engine = Arc::new(Preserving::new(engine));
         let held: Arc<Held> = Arc::default();
         let failures: Arc<Failures> = Arc::default();

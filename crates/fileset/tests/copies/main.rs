@@ -30,11 +30,14 @@ const CHUNK: u64 = 4 * MIB;
 
 #[tokio::test]
 async fn a_copy_is_the_source_and_moves_no_byte() {
-    for place in [Place::new().await, Place::encrypted_and_spooled().await] {
+    for place in [
+        Place::new().await,
+        Place::encrypted_and_spooled().await,
+        Place::inlined().await,
+    ] {
         let bytes = counted(9_000_000);
         place.store(ROOT, "source", &bytes).await.unwrap();
-        let waiting = || place.spool.as_ref().map(|spool| spool.waiting());
-        let is_sent = || async { waiting().is_none_or(|(bytes, _)| bytes == 0) };
+        let is_sent = || async { place.waiting().0 == 0 };
         place.until(is_sent).await;
         let before = place.objects().await;
         let requests = || [Request::Put, Request::Get].map(|it| place.faults.calls(it));

@@ -16,7 +16,7 @@ use crate::{
     ground::{
         collect, content, copy, copy_all, drop_snapshot, ends_empty, opened, remove, snapshot,
     },
-    support::{Place, ROOT},
+    support::{Place, ROOT, Small},
 };
 
 const FILES: usize = 4;
@@ -105,11 +105,8 @@ fn name_of(file: usize) -> String {
 }
 
 impl World {
-    async fn new((is_spooled, is_limited): (bool, bool)) -> Self {
-        let place = match is_spooled {
-            true => Place::spooled().await,
-            false => Place::new().await,
-        };
+    async fn new((small, is_limited): (Small, bool)) -> Self {
+        let place = Place::with_small(small).await;
         if is_limited {
             let hard = LimitChange {
                 soft: Some(0),
@@ -306,10 +303,9 @@ impl World {
             self.place.sync(*handle).await.unwrap();
         }
         self.place.is_whole().await;
-        if self.place.spool.is_none() {
-            let report = check_data(&*self.place.engine, self.place.transfer(), None).await;
-            assert!(report.as_ref().unwrap().is_clean(), "{report:?}");
-        }
+        let (place, ahead) = (&self.place, self.place.ahead.as_ref());
+        let report = check_data(&*place.engine, place.transfer(), ahead).await;
+        assert!(report.as_ref().unwrap().is_clean(), "{report:?}");
         self.recover().await;
         self.drop_snapshot().await;
         for file in 0..FILES {
@@ -332,11 +328,11 @@ proptest! {
 
     #[test]
     fn random_copies_are_what_their_sources_were(
-        is_spooled in any::<bool>(), is_limited in any::<bool>(), deeds in prop::collection::vec(deed(), 1..40)
+        small in prop::sample::select(&Small::ALL[..]), is_limited in any::<bool>(), deeds in prop::collection::vec(deed(), 1..40)
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {
-            let mut world = World::new((is_spooled, is_limited)).await;
+            let mut world = World::new((small, is_limited)).await;
             for deed in &deeds {
                 world.act(deed).await;
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use penstock_base::{BufferPool, FsError, MemoryBudget};
 use penstock_fileset::{
-    FilesetVolume, Format, Spool,
+    Ahead, FilesetVolume, Format, Spool,
     engine::{EmbeddedLock, EmbeddedSettings, MemorySession},
 };
 use penstock_object::Store;
@@ -91,6 +91,6 @@ async fn no_machine_keeps_bytes_on_its_disk_that_others_want() {
     let spool = Spool::open(&directory.path().join("spool"), store, &lock).unwrap();
     let pool = BufferPool::new(MemoryBudget::new(16 << 20));
     let transfer = Transfer::new(spool.clone(), pool);
-    let opened = FilesetVolume::open_with(engine, transfer, Some(spool)).await;
+    let opened = FilesetVolume::open_with(engine, transfer, Some(Ahead::Spool(spool))).await;
     assert!(matches!(opened, Err(FsError::InvalidArgument(_))));
 }

@@ -138,7 +138,7 @@ async fn counters_that_are_wrong_are_found_and_repaired(place: &Place) {
         Ok::<_, FsError>(())
     };
     transact(&*place.engine, damage).await.unwrap();
-    let report = check(&*place.engine, &*place.bucket, place.spool.as_deref());
+    let report = check(&*place.engine, &*place.bucket, place.ahead.as_ref());
     let findings = report.await.unwrap().findings;
     assert_eq!(
         findings,

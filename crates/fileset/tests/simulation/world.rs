@@ -14,7 +14,7 @@ use fastrand::Rng;
 use futures_util::future::{join, join_all};
 use penstock_base::{BufferPool, MemoryBudget, clock, random};
 use penstock_fileset::{
-    Durability, FilesetVolume, Format, Label,
+    Durability, FilesetVolume, Format, Inlined, Label,
     check::check_data,
     engine::Engine,
     garbage::{Count, Sweep, collect_garbage},
@@ -34,7 +34,7 @@ use crate::{
     network::Network,
     power::Power,
     record::{self, Record},
-    support::{Place, directory},
+    support::{Place, Small, directory},
 };
 
 /// Steps of a process in which the power may go, about as many as one takes.
@@ -56,6 +56,8 @@ struct World {
     clients: Vec<Client>,
     director: Director,
     failing: u64,
+    /// Where small files are first.
+    small: Small,
     /// Since the run began.
     elapsed: Duration,
     acknowledged: Arc<AtomicU64>,
@@ -133,7 +135,12 @@ impl World {
         let clients = clients.map(|number| Client::new(number, chance.u64(..)));
         let clients = clients.collect();
         let trash_days = chance.u32(0..2);
+        let small = match chance.bool() {
+            true => Small::Inlined,
+            false => Small::Stored,
+        };
         Self {
+            small,
             director: Director::new(chance.u64(..), trash_days),
             failing: FAILING[chance.usize(0..FAILING.len())],
             clients,
@@ -227,7 +234,8 @@ impl World {
         let engine = DiskEngine::open(disk, power, seed).await;
         self.check(&engine).await;
         // What recovery adds is not what was kept.
-        let place = Place::sharing(engine, network.to(Arc::clone(&self.bucket))).await;
+        let way = network.to(Arc::clone(&self.bucket));
+        let place = Place::sharing_with(engine, way, self.small).await;
         let served = Served {
             place,
             disk: Arc::clone(&self.disk),
@@ -255,13 +263,16 @@ impl World {
         }
     }
 
-    fn transfer(&self) -> Arc<Transfer> {
+    /// As a command reads it.
+    async fn transfer(&self, engine: &Arc<dyn Engine>) -> Arc<Transfer> {
         let pool = BufferPool::new(MemoryBudget::new(64 << 20));
-        Transfer::new(Arc::clone(&self.bucket), pool)
+        let way = Arc::clone(&self.bucket);
+        let inlined = Inlined::open(Arc::clone(engine), way).await;
+        Transfer::new(inlined.expect("its keys are sound"), pool)
     }
 
     async fn is_whole(&self, engine: &Arc<dyn Engine>) {
-        let report = check_data(&**engine, self.transfer(), None).await;
+        let report = check_data(&**engine, self.transfer(engine).await, None).await;
         let report = report.expect("the store works");
         assert!(
             report.is_clean() && report.damaged.is_empty(),
@@ -274,7 +285,8 @@ impl World {
         for dry_run in [false, true] {
             let grace = Duration::ZERO;
             let sweep = Sweep { grace, dry_run };
-            let left = collect_garbage(Arc::clone(engine), self.transfer(), sweep).await;
+            let left =
+                collect_garbage(Arc::clone(engine), self.transfer(engine).await, sweep).await;
             let left = left.expect("the store works");
             if dry_run {
                 assert_eq!(

@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use penstock_base::{BufferPool, FileName, FsError, FsResult, MemoryBudget, clock};
 use penstock_fileset::{
-    FilesetVolume, Format, Spool,
+    Ahead, FilesetVolume, Format, Inlined, Spool,
     check::check,
     engine::{
         Barrier, EmbeddedEngine, EmbeddedLock, EmbeddedSettings, Engine, EngineError, EngineResult,
@@ -51,12 +51,27 @@ pub struct Place {
     pub faults: Arc<Faults>,
     /// The way to the bucket, on which things fail.
     way: Arc<dyn Store>,
-    /// With `durability=local` as a mount has it.
-    pub spool: Option<Arc<Spool>>,
+    /// As a mount has it.
+    pub ahead: Option<Ahead>,
     pub memory: Arc<MemoryBudget>,
     /// Where the metadata and the spool are, unless somebody else has the keys.
     directory: Option<Arc<tempfile::TempDir>>,
     by: Identity,
+}
+
+/// Where small files are before the bucket has an object with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Small {
+    /// Nowhere: each save stores an object.
+    Stored,
+    /// As with `durability=local`.
+    Spooled,
+    /// As with `durability=store`.
+    Inlined,
+}
+
+impl Small {
+    pub const ALL: [Self; 3] = [Self::Stored, Self::Spooled, Self::Inlined];
 }
 
 pub fn name(text: &str) -> FileName {
@@ -95,13 +110,35 @@ fn lock(directory: &Path) -> EmbeddedLock {
 /// The metadata in a directory, and the spool there before `way` if there is to be one.
 fn open_engine(
     directory: &Path,
-    way: Option<&Arc<dyn Store>>,
+    (small, way): (Small, &Arc<dyn Store>),
 ) -> (Arc<dyn Engine>, Option<Arc<Spool>>) {
     let lock = lock(directory);
-    let spool = way.map(|way| open_spool(directory, way, &lock));
+    let spool = (small == Small::Spooled).then(|| open_spool(directory, way, &lock));
     let barrier = spool.clone().map(|spool| spool as Arc<dyn Barrier>);
     let engine = EmbeddedEngine::open_locked(lock, barrier);
     (Arc::new(engine.unwrap()), spool)
+}
+
+/// What is before the bucket.
+async fn open_ahead(
+    engine: &Arc<dyn Engine>,
+    spool: Option<Arc<Spool>>,
+    (small, way): (Small, &Arc<dyn Store>),
+) -> Option<Ahead> {
+    if small == Small::Inlined {
+        let inlined = Inlined::open(Arc::clone(engine), Arc::clone(way)).await;
+        return Some(Ahead::Inlined(inlined.unwrap()));
+    }
+    spool.map(Ahead::Spool)
+}
+
+/// The bucket as a volume reads it.
+fn read_through(ahead: Option<&Ahead>, way: &Arc<dyn Store>) -> Arc<dyn Store> {
+    match ahead {
+        Some(Ahead::Spool(spool)) => spool.clone(),
+        Some(Ahead::Inlined(inlined)) => inlined.clone(),
+        None => Arc::clone(way),
+    }
 }
 
 fn open_spool(directory: &Path, way: &Arc<dyn Store>, lock: &EmbeddedLock) -> Arc<Spool> {
@@ -119,15 +156,11 @@ fn seen_with(key: Option<&DataKey>, store: Arc<dyn Store>) -> Arc<dyn Store> {
 async fn open_volume(
     engine: &Arc<dyn Engine>,
     way: &Arc<dyn Store>,
-    (spool, memory): (Option<&Arc<Spool>>, &Arc<MemoryBudget>),
+    (ahead, memory): (Option<&Ahead>, &Arc<MemoryBudget>),
 ) -> Arc<FilesetVolume> {
     let pool = BufferPool::new(Arc::clone(memory));
-    let store: Arc<dyn Store> = match spool {
-        Some(spool) => spool.clone(),
-        None => Arc::clone(way),
-    };
-    let transfer = Transfer::new(store, pool);
-    FilesetVolume::open_with(Arc::clone(engine), transfer, spool.cloned())
+    let transfer = Transfer::new(read_through(ahead, way), pool);
+    FilesetVolume::open_with(Arc::clone(engine), transfer, ahead.cloned())
         .await
         .unwrap()
 }
@@ -234,52 +267,75 @@ impl Place {
     /// The same with this many bytes for what is read and written.
     pub async fn with_memory(bytes: u64) -> Self {
         let ground = (tempfile::tempdir().unwrap(), bytes);
-        Self::over(ground, |engine| engine, false).await
+        Self::over(ground, |engine| engine, Small::Stored).await
     }
 
     /// The same whose bucket is encrypted.
     pub async fn encrypted_with_memory(bytes: u64) -> Self {
         let ground = (tempfile::tempdir().unwrap(), bytes);
         let key = DataKey::random().unwrap();
-        Self::sealed_over(ground, |engine| engine, (false, Some(key))).await
+        Self::sealed_over(ground, |engine| engine, (Small::Stored, Some(key))).await
     }
 
     /// The same with a spool.
     pub async fn encrypted_and_spooled() -> Self {
         let ground = (tempfile::tempdir().unwrap(), MEMORY);
         let key = DataKey::random().unwrap();
-        Self::sealed_over(ground, |engine| engine, (true, Some(key))).await
+        Self::sealed_over(ground, |engine| engine, (Small::Spooled, Some(key))).await
     }
 
     /// The same whose metadata is below `path`.
     pub async fn on(path: &Path) -> Self {
         let ground = (tempfile::tempdir_in(path).unwrap(), MEMORY);
-        Self::over(ground, |engine| engine, false).await
+        Self::over(ground, |engine| engine, Small::Stored).await
     }
 
     /// The same whose small files wait for the bucket in a spool.
     pub async fn spooled() -> Self {
         let ground = (tempfile::tempdir().unwrap(), MEMORY);
-        Self::over(ground, |engine| engine, true).await
+        Self::over(ground, |engine| engine, Small::Spooled).await
+    }
+
+    /// The same whose small files are with the metadata first.
+    pub async fn inlined() -> Self {
+        Self::with_small(Small::Inlined).await
+    }
+
+    /// The same with small files there.
+    pub async fn with_small(small: Small) -> Self {
+        let ground = (tempfile::tempdir().unwrap(), MEMORY);
+        Self::over(ground, |engine| engine, small).await
+    }
+
+    /// The same with an engine that can be kept waiting.
+    pub async fn inlined_and_gated() -> (Self, Arc<Gate>) {
+        Self::with_gate(Small::Inlined).await
+    }
+
+    /// The same whose bucket is encrypted.
+    pub async fn encrypted_with_small(small: Small) -> Self {
+        let ground = (tempfile::tempdir().unwrap(), MEMORY);
+        let key = DataKey::random().unwrap();
+        Self::sealed_over(ground, |engine| engine, (small, Some(key))).await
     }
 
     /// The same with another engine around its own.
     pub async fn around(around: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>) -> Self {
         let ground = (tempfile::tempdir().unwrap(), MEMORY);
-        Self::over(ground, around, false).await
+        Self::over(ground, around, Small::Stored).await
     }
 
     /// The same with an engine that can be kept waiting.
     pub async fn gated() -> (Self, Arc<Gate>) {
-        Self::with_gate(false).await
+        Self::with_gate(Small::Stored).await
     }
 
     /// The same with a spool.
     pub async fn spooled_and_gated() -> (Self, Arc<Gate>) {
-        Self::with_gate(true).await
+        Self::with_gate(Small::Spooled).await
     }
 
-    async fn with_gate(has_spool: bool) -> (Self, Arc<Gate>) {
+    async fn with_gate(small: Small) -> (Self, Arc<Gate>) {
         let mut gate = None;
         let around = |inner| {
             let made = Arc::new(Gate {
@@ -294,17 +350,27 @@ impl Place {
             made as Arc<dyn Engine>
         };
         let ground = (tempfile::tempdir().unwrap(), MEMORY);
-        let place = Self::over(ground, around, has_spool).await;
+        let place = Self::over(ground, around, small).await;
         (place, gate.unwrap())
     }
 
     /// A machine that has keys and a bucket which others have at the same time.
     pub async fn sharing(engine: Arc<dyn Engine>, bucket: Arc<dyn Store>) -> Self {
+        Self::sharing_with(engine, bucket, Small::Stored).await
+    }
+
+    /// The same with small files there.
+    pub async fn sharing_with(
+        engine: Arc<dyn Engine>,
+        bucket: Arc<dyn Store>,
+        small: Small,
+    ) -> Self {
         let memory = MemoryBudget::new(MEMORY);
         let faults = Faults::new(1);
         let faulty = Faulty::new(Arc::clone(&bucket), Arc::clone(&faults));
         let way: Arc<dyn Store> = Arc::new(faulty);
-        let volume = open_volume(&engine, &way, (None, &memory)).await;
+        let ahead = open_ahead(&engine, None, (small, &way)).await;
+        let volume = open_volume(&engine, &way, (ahead.as_ref(), &memory)).await;
         Self {
             memory,
             volume,
@@ -313,7 +379,7 @@ impl Place {
             bucket,
             faults,
             way,
-            spool: None,
+            ahead,
             directory: None,
             by: Identity::new(0, 0, []),
         }
@@ -322,29 +388,30 @@ impl Place {
     async fn over(
         ground: (tempfile::TempDir, u64),
         around: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>,
-        has_spool: bool,
+        small: Small,
     ) -> Self {
-        Self::sealed_over(ground, around, (has_spool, None)).await
+        Self::sealed_over(ground, around, (small, None)).await
     }
 
     async fn sealed_over(
         (directory, memory): (tempfile::TempDir, u64),
         around: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>,
-        (has_spool, key): (bool, Option<DataKey>),
+        (small, key): (Small, Option<DataKey>),
     ) -> Self {
         let raw: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let faults = Faults::new(1);
         let bucket = seen_with(key.as_ref(), Arc::clone(&raw));
         let faulty = Faulty::new(Arc::clone(&raw), Arc::clone(&faults));
         let way = seen_with(key.as_ref(), Arc::new(faulty));
-        let (engine, spool) = open_engine(directory.path(), has_spool.then_some(&way));
+        let (engine, spool) = open_engine(directory.path(), (small, &way));
         let engine = around(engine);
         let by = Identity::new(0, 0, []);
         FilesetVolume::format(&*engine, &by, Format::new(1))
             .await
             .unwrap();
         let memory = MemoryBudget::new(memory);
-        let volume = open_volume(&engine, &way, (spool.as_ref(), &memory)).await;
+        let ahead = open_ahead(&engine, spool, (small, &way)).await;
+        let volume = open_volume(&engine, &way, (ahead.as_ref(), &memory)).await;
         Self {
             memory,
             volume,
@@ -353,7 +420,7 @@ impl Place {
             raw,
             faults,
             way,
-            spool,
+            ahead,
             directory: Some(Arc::new(directory)),
             by,
         }
@@ -393,13 +460,29 @@ impl Place {
         let left = tempfile::tempdir().unwrap();
         copy(self.ground(), left.path());
         lose(left.path());
-        let way = self.spool.as_ref().map(|_| &self.way);
-        (self.engine, self.spool) = open_engine(left.path(), way);
+        let small = (self.small(), &self.way);
+        let (engine, spool) = open_engine(left.path(), small);
+        self.ahead = open_ahead(&engine, spool, small).await;
+        self.engine = engine;
         self.memory = MemoryBudget::new(self.memory.total());
-        let means = (self.spool.as_ref(), &self.memory);
+        let means = (self.ahead.as_ref(), &self.memory);
         self.volume = open_volume(&self.engine, &self.way, means).await;
         // The old one must not go before what uses it does.
         std::mem::forget(self.directory.replace(Arc::new(left)));
+    }
+
+    /// Where small files are first.
+    pub fn small(&self) -> Small {
+        match self.ahead {
+            None => Small::Stored,
+            Some(Ahead::Spool(_)) => Small::Spooled,
+            Some(Ahead::Inlined(_)) => Small::Inlined,
+        }
+    }
+
+    /// Bytes and objects that wait for the bucket.
+    pub fn waiting(&self) -> (u64, u64) {
+        self.ahead.as_ref().map_or((0, 0), Ahead::waiting)
     }
 
     fn ground(&self) -> &Path {
@@ -409,12 +492,12 @@ impl Place {
     /// A way to the bucket for a command.
     pub fn transfer(&self) -> Arc<Transfer> {
         let pool = BufferPool::new(MemoryBudget::new(16 << 20));
-        Transfer::new(Arc::clone(&self.bucket), pool)
+        Transfer::new(read_through(self.ahead.as_ref(), &self.bucket), pool)
     }
 
     /// Fails unless a check finds nothing.
     pub async fn is_whole(&self) {
-        let report = check(&*self.engine, &*self.bucket, self.spool.as_deref())
+        let report = check(&*self.engine, &*self.bucket, self.ahead.as_ref())
             .await
             .unwrap();
         assert!(report.is_clean(), "{report:#?}");
@@ -423,7 +506,7 @@ impl Place {
     /// The same while the bucket cannot be asked: all is in the spool.
     pub async fn is_whole_without_the_bucket(&self) {
         let bucket = MemoryStore::new();
-        let report = check(&*self.engine, &bucket, self.spool.as_deref());
+        let report = check(&*self.engine, &bucket, self.ahead.as_ref());
         let report = report.await.unwrap();
         assert!(report.is_clean(), "{report:#?}");
     }

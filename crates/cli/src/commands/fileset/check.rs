@@ -60,7 +60,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         let OpenedFileset {
             engine,
             store,
-            spool,
+            ahead,
         } = opened(&fileset, &record, (&values, &look), Company::Nobody).await?;
         let checked = async {
             if matches.get_flag("repair") {
@@ -69,9 +69,9 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             match matches.get_flag("data") {
                 true => {
                     let pool = BufferPool::new(MemoryBudget::new(super::MEMORY));
-                    check_data(&*engine, Transfer::new(store, pool), spool.as_deref()).await
+                    check_data(&*engine, Transfer::new(store, pool), ahead.as_ref()).await
                 }
-                false => check(&*engine, &*store, spool.as_deref()).await,
+                false => check(&*engine, &*store, ahead.as_ref()).await,
             }
         };
         closed(&*engine, checked.await)

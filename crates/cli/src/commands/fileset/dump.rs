@@ -143,7 +143,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         let way = (&values, &look);
         let bucket = readable(&fileset, &record, way).await?;
         let opened = opened(&fileset, &record, way, Company::Others).await?;
-        check_spool(&fileset, &opened)?;
+        check_sent(&fileset, &opened)?;
         let engine = Arc::clone(&opened.engine);
         let new = NewDump::now(label);
         let dumped = match output {
@@ -218,13 +218,13 @@ pub(super) async fn label(record: &Record, look: &Look) -> Outcome<Label> {
     }
 }
 
-/// Fails where bytes are on this disk alone: whoever has the dump would not have them.
-pub(super) fn check_spool(fileset: &Fileset, opened: &OpenedFileset) -> Outcome {
-    match opened.spool.as_ref().map(|spool| spool.waiting().1) {
+/// Fails where bytes are in no object of the bucket: whoever has the dump would not have them.
+pub(super) fn check_sent(fileset: &Fileset, opened: &OpenedFileset) -> Outcome {
+    match opened.ahead.as_ref().map(|ahead| ahead.waiting().0) {
         None | Some(0) => Ok(()),
         Some(bytes) => Err(Failure::new(
             format!(
-                "{} of fileset `{}` are on this disk and not in the bucket",
+                "{} of fileset `{}` are in no object of the bucket yet",
                 ByteSize(bytes),
                 fileset.name
             ),

@@ -129,8 +129,8 @@ async fn opened_usage(
 ) -> Outcome<(u64, FsResult<(Usage, Kept)>)> {
     let with = (super::MEMORY, Company::Others);
     let opened = fileset.open(record, with, (&store, store.clone()));
-    let OpenedFileset { engine, spool, .. } = opened.await?;
-    let waiting = spool.map_or(0, |spool| spool.waiting().0);
+    let OpenedFileset { engine, ahead, .. } = opened.await?;
+    let waiting = ahead.map_or(0, |ahead| ahead.waiting().0);
     let usage = all_usage(&*engine).await;
     fileset.opened(engine.close().await)?;
     Ok((waiting, usage))

@@ -15,7 +15,7 @@ use penstock_object::Store;
 
 use super::{
     closed,
-    dump::{check_spool, progress},
+    dump::{check_sent, progress},
     engine_arguments, failure, fileset_values,
     load::put_label,
     name_argument, named, opened, password_file, readable, with_store_options,
@@ -184,7 +184,7 @@ async fn bring(
         error => failure(fileset, &error),
     };
     let old = opened(fileset, record, way, Company::Nobody).await?;
-    check_spool(fileset, &old)?;
+    check_sent(fileset, &old)?;
     let brought = async {
         let mut pages = FrozenPages::of(&*old.engine).await?;
         let tell = progress(|keys| format!("{keys} keys brought"));

@@ -1,30 +1,29 @@
 //! A spool as the store that a volume reads through.
 
-use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, time::SystemTime};
+use std::{fs::File, io, ops::Range, os::unix::fs::FileExt};
 
 use async_trait::async_trait;
 use penstock_base::run_blocking;
 use penstock_object::{
-    Below, BodySink, DeleteFailure, ETag, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectInfo,
-    ObjectKind, ObjectResult, Operation, Store,
+    Below, BodySink, DeleteFailure, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectResult,
+    Operation, Store,
 };
 
-use super::Spool;
-use crate::data::ObjectId;
+use super::{Spool, SpooledFile};
+use crate::data::{
+    ObjectId,
+    unsent::{beyond, info},
+};
 
 /// Bytes that are read from a file at once.
 const PIECE: usize = 128 << 10;
 
 impl Spool {
     /// The file of a key that is here, with its length.
-    fn find(&self, key: &Key) -> Option<(std::sync::Arc<File>, u64)> {
+    fn find(&self, key: &Key) -> Option<(std::sync::Arc<SpooledFile>, u64)> {
         let object = ObjectId::of_key(key.as_str())?;
-        let (file, length) = self.state.lock().file(object)?;
-        Some((file, u64::from(length)))
-    }
-
-    fn takes_care_of_key(&self, key: &Key) -> bool {
-        ObjectId::of_key(key.as_str()).is_some_and(|object| self.takes_care_of(object))
+        let length = self.unsent.length(object)?;
+        Some((self.file(object).ok()?, u64::from(length)))
     }
 }
 
@@ -40,71 +39,33 @@ impl Store for Spool {
         options: GetOptions,
         sink: &mut dyn BodySink,
     ) -> ObjectResult<Got> {
-        let Some((file, length)) = self.find(key) else {
+        let Some((spooled, length)) = self.find(key) else {
             return self.below.get(key, options, sink).await;
         };
-        let failure =
-            |kind, message: String| ObjectError::new(kind, Operation::Get, message).about(key);
         let range = options.range.unwrap_or(0..length);
         if range.start >= length {
-            let message = format!("it has {length} bytes on this disk");
-            return Err(failure(ErrorKind::InvalidRange, message));
+            return Err(beyond(key, length));
         }
         let mut got = Got {
             info: info(length),
             range: range.start..range.end.min(length),
         };
         sink.begin(&got);
-        let delivered = run_blocking(|| deliver(&file, got.range.clone(), sink));
-        got.range.end =
-            delivered.map_err(|error| failure(ErrorKind::Unavailable, error.to_string()))?;
+        let delivered = run_blocking(|| deliver(&spooled.file, got.range.clone(), sink));
+        got.range.end = delivered.map_err(|error| {
+            let text = error.to_string();
+            ObjectError::new(ErrorKind::Unavailable, Operation::Get, text).about(key)
+        })?;
         Ok(got)
     }
 
     async fn delete(&self, key: &Key) -> ObjectResult<()> {
-        match self.takes_care_of_key(key) {
-            true => Err(busy(key)),
-            false => self.below.delete(key).await,
-        }
+        self.unsent.delete(&*self.below, key).await
     }
 
     async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
-        let (mut failed, mut others) = (Vec::new(), Vec::new());
-        for key in keys {
-            match self.takes_care_of_key(key) {
-                false => others.push(key.clone()),
-                true => failed.push(DeleteFailure {
-                    key: key.clone(),
-                    kind: ErrorKind::Unavailable,
-                    code: String::new(),
-                    message: busy(key).message,
-                }),
-            }
-        }
-        if !others.is_empty() {
-            failed.extend(self.below.delete_many(&others).await?);
-        }
-        Ok(failed)
+        self.unsent.delete_many(&*self.below, keys).await
     }
-}
-
-/// What is in a spool has no tag: nobody replaces it.
-fn info(length: u64) -> ObjectInfo {
-    ObjectInfo {
-        size: length,
-        etag: ETag::new(""),
-        modified: SystemTime::UNIX_EPOCH,
-        kind: ObjectKind::Normal,
-        storage_class: String::new(),
-        content_type: String::new(),
-        metadata: std::iter::empty().collect(),
-        checksum: None,
-    }
-}
-
-fn busy(key: &Key) -> ObjectError {
-    let message = "it is on this disk, and goes from there";
-    ObjectError::new(ErrorKind::Unavailable, Operation::Delete, message).about(key)
 }
 
 /// Reads a range into a sink. Returns where it was full.

@@ -1,0 +1,219 @@
+//! Small runs that are with the metadata until an object of many of them is in the bucket.
+//!
+//! ```text
+//!  small runs ──► the open object ([`super::unsent`]): keys `d`, put by the operation that refers to them
+//!       │                                   │
+//!       │                                   └──► sealed ──► one PUT ──► one operation removes its keys
+//!       └──► the log, which goes to the bucket: one PUT for bytes and metadata of all who wait
+//! ```
+//!
+//! With `durability=store` a close waits for the log in the bucket. If its bytes had an object of their own it waited for two
+//! requests, one after the other, and each small file were an object for ever. Here the log has both, and what it has is
+//! brought together behind it: it goes to the bucket twice, so that only what is small goes this way.
+//!
+//! | what | rule |
+//! |---|---|
+//! | how much | runs of a save that are [`SAVE_MAX`] bytes together; [`INLINED_MAX`] bytes in all, past which a save stores an object at once |
+//! | order | one operation puts bytes and what refers to them: neither is there without the other, after any crash, on any machine |
+//! | reading | it is the [`Store`] that the volume reads through; keys go only once the bucket has their object |
+//! | removal | an object that no file needs any more is dropped without a request |
+//! | a crash | whoever opens the file system next, on whatever machine, finds the keys, and all objects sealed |
+
+use std::{collections::BTreeMap, fmt, ops::ControlFlow, ops::Range, sync::Arc};
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use penstock_base::{FsError, FsResult};
+use penstock_object::{
+    Below, BodySink, DeleteFailure, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectResult,
+    Operation, Store,
+};
+
+use super::{
+    ObjectId,
+    unsent::{Due, Limits, Slot, Unsent, beyond, info},
+};
+use crate::{
+    engine::{Engine, Reads, query},
+    schema::{self, BLOCK_SIZE, kind},
+};
+
+/// Bytes of a save at most: about what is sent in the time that a request takes without them, where it takes a few
+/// milliseconds.
+pub(super) const SAVE_MAX: u64 = 64 << 10;
+/// Bytes of all objects that are here at most: one that is filled, and one that is on its way.
+const INLINED_MAX: u64 = 2 * BLOCK_SIZE;
+/// Runs in an object: one operation removes the keys of all.
+const RUNS_MAX: usize = 4096;
+const LIMITS: Limits = Limits {
+    bytes: INLINED_MAX,
+    runs: RUNS_MAX,
+};
+
+/// See the module.
+pub struct Inlined {
+    engine: Arc<dyn Engine>,
+    below: Arc<dyn Store>,
+    unsent: Unsent,
+}
+
+/// Bytes that an operation puts beside what refers to them.
+#[derive(Debug, Clone)]
+pub(crate) struct Content {
+    /// The key, which says which object has them, and where.
+    pub(crate) key: Bytes,
+    pub(crate) bytes: Bytes,
+}
+
+impl Inlined {
+    /// What is with the metadata in `engine`, before the bucket `below`. What an earlier process left is brought there by
+    /// the volume that is opened with it.
+    pub async fn open(engine: Arc<dyn Engine>, below: Arc<dyn Store>) -> FsResult<Arc<Self>> {
+        let found = query(&*engine, |reads| objects(reads)).await?;
+        Ok(Arc::new(Self {
+            engine,
+            below,
+            unsent: Unsent::new(LIMITS, found),
+        }))
+    }
+
+    pub(crate) fn unsent(&self) -> &Unsent {
+        &self.unsent
+    }
+
+    /// Whether a save of so many bytes goes this way.
+    pub(super) fn takes(&self, bytes: u64) -> bool {
+        bytes <= SAVE_MAX && self.unsent.has_room(bytes)
+    }
+
+    /// A place for a run in the open object, for which `new` makes up a name if there is none.
+    pub(super) fn take(&self, length: u32, new: impl FnOnce() -> ObjectId) -> Slot<'_> {
+        let taken = self.unsent.take(length, || Ok(new()));
+        let Ok(slot) = taken.map_err(|never: std::convert::Infallible| never);
+        slot
+    }
+
+    /// All bytes of an object, with nothing where a save failed.
+    pub(crate) async fn read(&self, due: &Due) -> FsResult<Bytes> {
+        let range = 0..u64::from(due.length);
+        let found = self.find(due.object, &range).await?;
+        found.ok_or_else(|| schema::damaged("the content of an object"))
+    }
+
+    /// The bytes of a range, if the keys have any of them: then they have all that anything refers to.
+    async fn find(&self, object: ObjectId, range: &Range<u64>) -> FsResult<Option<Bytes>> {
+        query(&*self.engine, |reads| bytes_in(reads, object, range)).await
+    }
+
+    /// The metadata has no byte of it any more: the bucket has it, or no file needs it.
+    pub(crate) fn gone(&self, object: ObjectId) {
+        self.unsent.gone(object);
+    }
+}
+
+/// The objects of which there are bytes, with their lengths.
+fn objects(reads: &dyn Reads) -> FsResult<BTreeMap<ObjectId, u32>> {
+    let mut found = BTreeMap::new();
+    let mut outcome = Ok(());
+    let range = &[kind::CONTENT][..]..&[kind::CONTENT + 1][..];
+    reads.scan(range, &mut |key, bytes| match schema::content_in(key) {
+        Ok((object, offset)) => {
+            found.insert(object, offset.saturating_add(bytes.len() as u32));
+            ControlFlow::Continue(())
+        }
+        Err(error) => {
+            outcome = Err(error);
+            ControlFlow::Break(())
+        }
+    })?;
+    outcome.map(|()| found)
+}
+
+fn bytes_in(reads: &dyn Reads, object: ObjectId, range: &Range<u64>) -> FsResult<Option<Bytes>> {
+    let within = |place: u64| place.min(u64::from(u32::MAX)) as u32;
+    // A run that begins before the range may reach into it.
+    let first = schema::content(object, within(range.start.saturating_sub(SAVE_MAX)));
+    let end = schema::content(object, within(range.end));
+    let mut bytes = BytesMut::zeroed((range.end - range.start) as usize);
+    let mut has_any = false;
+    let mut outcome = Ok(());
+    reads.scan(&first..&end, &mut |key, run| {
+        let offset = match schema::content_in(key) {
+            Ok((_, offset)) => u64::from(offset),
+            Err(error) => {
+                outcome = Err(error);
+                return ControlFlow::Break(());
+            }
+        };
+        let (start, behind) = (
+            offset.max(range.start),
+            (offset + run.len() as u64).min(range.end),
+        );
+        if start < behind {
+            has_any = true;
+            let part = &run[(start - offset) as usize..(behind - offset) as usize];
+            let at = (start - range.start) as usize;
+            bytes[at..at + part.len()].copy_from_slice(part);
+        }
+        ControlFlow::Continue(())
+    })?;
+    outcome.map(|()| has_any.then(|| bytes.freeze()))
+}
+
+impl fmt::Debug for Inlined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inlined")
+            .field("unsent", &self.unsent.waiting())
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for Inlined {
+    fn below(&self) -> Below<'_> {
+        Below::Store(&*self.below)
+    }
+
+    async fn get(
+        &self,
+        key: &Key,
+        options: GetOptions,
+        sink: &mut dyn BodySink,
+    ) -> ObjectResult<Got> {
+        let object = ObjectId::of_key(key.as_str());
+        let here = object.and_then(|object| Some((object, self.unsent.length(object)?)));
+        let Some((object, length)) = here else {
+            return self.below.get(key, options, sink).await;
+        };
+        let length = u64::from(length);
+        let range = options.range.clone().unwrap_or(0..length);
+        if range.start >= length {
+            return Err(beyond(key, length));
+        }
+        let range = range.start..range.end.min(length);
+        let found = self.find(object, &range).await;
+        let Some(bytes) = found.map_err(|error| failure(&error).about(key))? else {
+            // The bucket got it since.
+            return self.below.get(key, options, sink).await;
+        };
+        let mut got = Got {
+            info: info(length),
+            range,
+        };
+        sink.begin(&got);
+        got.range.end = got.range.start + sink.copy_from(&bytes) as u64;
+        Ok(got)
+    }
+
+    async fn delete(&self, key: &Key) -> ObjectResult<()> {
+        self.unsent.delete(&*self.below, key).await
+    }
+
+    async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
+        self.unsent.delete_many(&*self.below, keys).await
+    }
+}
+
+fn failure(error: &FsError) -> ObjectError {
+    ObjectError::new(ErrorKind::Unavailable, Operation::Get, error.to_string())
+}

@@ -1,0 +1,366 @@
+//! With `durability=store` small files are with the metadata first, and are brought into objects behind.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use penstock_base::{BufferPool, MemoryBudget, clock};
+use penstock_fileset::{
+    Ahead, FilesetVolume, Format, Inlined,
+    check::check_data,
+    engine::{
+        EmbeddedSettings, Engine, EngineResult, Reads, ShippedEngine, ShippedSettings, query,
+        transact,
+    },
+    garbage::{Sweep, collect_garbage},
+};
+use penstock_object::{ErrorKind, ListOptions, Operation, Store};
+use penstock_object_testing::{Fault, Faults, Faulty, MemoryStore};
+use penstock_transfer::Transfer;
+use penstock_vfs::{Dentry, Identity, Inode, OpenOptions, RemoveKind, Volume, WritePlace};
+
+use support::{Place, ROOT, file};
+
+/// Bytes of a file that is brought into an object at once.
+const LARGE: usize = (64 << 10) + 1;
+
+fn content(number: usize) -> Vec<u8> {
+    (number + 1).to_le_bytes().repeat(512)
+}
+
+fn name(number: usize) -> String {
+    format!("file-{number}")
+}
+
+/// Creates a file as a program does: what it makes it has open.
+async fn create(place: &Place, number: usize) {
+    let (by, name) = (Identity::root(), support::name(&name(number)));
+    let options = Some(OpenOptions::WRITE);
+    let made = place
+        .volume
+        .make(&by, Dentry::new(ROOT, &name), file(0o644), options);
+    let handle = made.await.unwrap().opened.unwrap().handle;
+    let bytes = content(number);
+    place
+        .write(handle, WritePlace::At(0), &bytes)
+        .await
+        .unwrap();
+    place.close(handle).await.unwrap();
+}
+
+async fn store_some(place: &Place, count: usize) {
+    for number in 0..count {
+        let stored = place.store(ROOT, &name(number), &content(number)).await;
+        stored.unwrap();
+    }
+}
+
+async fn expect_some(place: &Place, count: usize) {
+    for number in 0..count {
+        let read = place.content(ROOT, &name(number)).await.unwrap();
+        assert!(read == content(number), "file {number}");
+    }
+}
+
+fn away(place: &Place) {
+    let fault = Fault::fail(ErrorKind::Unavailable);
+    place.faults.rate(None, 1.0, fault);
+}
+
+/// Keys with bytes of files.
+async fn contents(engine: &dyn Engine) -> usize {
+    let look = |reads: &dyn Reads| -> EngineResult<usize> {
+        let mut count = 0;
+        reads.scan(&b"d"[..]..&b"e"[..], &mut |_, _| {
+            count += 1;
+            std::ops::ControlFlow::Continue(())
+        })?;
+        Ok(count)
+    };
+    query(engine, look).await.unwrap()
+}
+
+/// A machine with a log in a bucket, and nothing else of that.
+struct Machine {
+    place: Place,
+    _directory: tempfile::TempDir,
+}
+
+fn settings(directory: &Path, store: &Arc<dyn Store>) -> ShippedSettings {
+    ShippedSettings {
+        local: EmbeddedSettings {
+            directory: directory.to_owned(),
+            memory: 16 << 20,
+        },
+        store: Arc::clone(store),
+        identity: 7,
+    }
+}
+
+impl Machine {
+    async fn first(bucket: &Arc<dyn Store>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = ShippedEngine::create(&settings(directory.path(), bucket)).await;
+        let engine = engine.unwrap();
+        let made = FilesetVolume::format(&engine, &Identity::root(), Format::new(7)).await;
+        made.unwrap();
+        Self::with(directory, engine, bucket).await
+    }
+
+    /// One that has the bucket alone.
+    async fn attached(bucket: &Arc<dyn Store>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = ShippedEngine::attach(&settings(directory.path(), bucket), &|_| ()).await;
+        Self::with(directory, engine.unwrap(), bucket).await
+    }
+
+    async fn with(
+        directory: tempfile::TempDir,
+        engine: ShippedEngine,
+        bucket: &Arc<dyn Store>,
+    ) -> Self {
+        let (engine, bucket) = (Arc::new(engine), Arc::clone(bucket));
+        Self {
+            place: Place::sharing_with(engine, bucket, support::Small::Inlined).await,
+            _directory: directory,
+        }
+    }
+}
+
+async fn keys(bucket: &Arc<dyn Store>, prefix: &str) -> usize {
+    let options = ListOptions {
+        prefix: prefix.to_owned(),
+        ..ListOptions::default()
+    };
+    bucket.list(options).await.unwrap().objects.len()
+}
+
+/// It was two, of which one waited for the other, and each file was an object.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_close_of_a_small_file_is_one_request() {
+    let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let faults = Faults::new(1);
+    let bucket: Arc<dyn Store> = Arc::new(Faulty::new(memory, Arc::clone(&faults)));
+    let begun = clock::now();
+    let machine = Machine::first(&bucket).await;
+    let before = faults.calls(Operation::Put);
+    for number in 0..100 {
+        create(&machine.place, number).await;
+    }
+    let puts = faults.calls(Operation::Put) - before;
+    // Packs, and the log of what nobody waits for.
+    let others = begun.elapsed().as_secs() * 2;
+    assert!((100..=100 + others).contains(&puts), "{puts}");
+    expect_some(&machine.place, 100).await;
+    assert_eq!(machine.place.volume.shut_down().await, []);
+    let objects = keys(&bucket, "data/").await as u64;
+    assert!((1..=1 + others).contains(&objects), "{objects}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_closed_is_there_on_another_machine_though_no_object_has_it() {
+    let bucket: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let first = Machine::first(&bucket).await;
+    store_some(&first.place, 20).await;
+    assert_eq!(keys(&bucket, "data/").await, 0);
+    let second = Machine::attached(&bucket).await;
+    expect_some(&second.place, 20).await;
+    let place = &second.place;
+    place.until(|| async { place.waiting() == (0, 0) }).await;
+    assert_eq!(keys(&bucket, "data/").await, 1);
+    expect_some(place, 20).await;
+    place.is_whole().await;
+    assert_eq!(contents(&*place.engine).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_mount_loses_nothing_and_the_next_one_brings_it_into_an_object() {
+    let mut place = Place::inlined().await;
+    store_some(&place, 50).await;
+    expect_some(&place, 50).await;
+    place.is_whole_without_the_bucket().await;
+    place.crash().await;
+    expect_some(&place, 50).await;
+    place.until(|| async { place.waiting() == (0, 0) }).await;
+    assert_eq!(place.objects().await.len(), 1);
+    assert_eq!(contents(&*place.engine).await, 0);
+    expect_some(&place, 50).await;
+    place.is_whole().await;
+}
+
+/// Its bytes are sent once more, to where they are already.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_between_the_object_and_the_end_of_its_keys_costs_a_request() {
+    let (mut place, gate) = Place::inlined_and_gated().await;
+    store_some(&place, 5).await;
+    gate.hold(1);
+    let volume = Arc::clone(&place.volume);
+    let ending = tokio::spawn(async move { volume.shut_down().await });
+    gate.reached.notified().await;
+    assert_eq!(place.objects().await.len(), 1);
+    assert_eq!(contents(&*place.engine).await, 5);
+    place.crash().await;
+    gate.go_on();
+    ending.await.unwrap();
+    expect_some(&place, 5).await;
+    place.until(|| async { place.waiting() == (0, 0) }).await;
+    assert_eq!(place.faults.calls(Operation::Put), 2);
+    assert_eq!(place.objects().await.len(), 1);
+    expect_some(&place, 5).await;
+    place.is_whole().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_large_or_more_than_there_is_room_for_is_an_object_at_once() {
+    let place = Place::inlined().await;
+    place.store(ROOT, "large", &[1; LARGE]).await.unwrap();
+    assert_eq!(place.waiting(), (0, 0));
+    assert_eq!(place.objects().await.len(), 1);
+    away(&place);
+    let mut stored = 0;
+    let refused = loop {
+        let name = format!("small-{stored}");
+        match place.store(ROOT, &name, &[2; 60 << 10]).await {
+            Ok(()) => stored += 1,
+            Err(error) => break error,
+        }
+        assert!(stored < 1000);
+    };
+    is_told(&refused);
+    let (bytes, objects) = place.waiting();
+    assert!((7 << 20..=8 << 20).contains(&bytes), "{bytes}");
+    assert!((2..=3).contains(&objects), "{objects}");
+    place.faults.clear();
+    assert_eq!(place.volume.shut_down().await, []);
+    assert_eq!(place.waiting(), (0, 0));
+}
+
+/// What a close said is that of the store.
+fn is_told(refused: &penstock_base::FsError) {
+    assert!(
+        matches!(
+            refused,
+            penstock_base::FsError::Io(_) | penstock_base::FsError::TimedOut(_)
+        ),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_removed_before_it_is_an_object_costs_no_request() {
+    let mut place = Place::inlined().await;
+    store_some(&place, 20).await;
+    for number in 0..20 {
+        let inode = place.find(ROOT, &name(number)).await.unwrap().inode;
+        let removed = place.remove(ROOT, &name(number), RemoveKind::File).await;
+        removed.unwrap();
+        place.forget_all(inode);
+    }
+    place.until(|| async { place.waiting() == (0, 0) }).await;
+    assert_eq!(place.faults.calls(Operation::Put), 0);
+    assert_eq!(place.faults.calls(Operation::DeleteMany), 0);
+    assert_eq!(contents(&*place.engine).await, 0);
+    assert_eq!(place.volume.shut_down().await, []);
+    place.crash().await;
+    place.is_whole().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_brought_into_an_object_stays_and_is_sent_again() {
+    let mut place = Place::inlined().await;
+    store_some(&place, 10).await;
+    away(&place);
+    let failed = place.volume.shut_down().await;
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    place.faults.clear();
+    place.crash().await;
+    expect_some(&place, 10).await;
+    place.until(|| async { place.waiting() == (0, 0) }).await;
+    expect_some(&place, 10).await;
+    place.is_whole().await;
+}
+
+/// One part of a file after the other: what follows in the file lies elsewhere in the object.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_of_files_that_are_saved_by_turns_are_read_before_and_after() {
+    let place = Place::inlined().await;
+    let mut files = Vec::new();
+    for text in ["a", "b"] {
+        let inode = place.make(ROOT, text, file(0o644)).await.unwrap();
+        let handle = place.open(inode, OpenOptions::READ_WRITE).await.unwrap();
+        files.push((handle, Vec::new()));
+    }
+    for part in 0..40_u8 {
+        let (handle, expected) = &mut files[usize::from(part % 2)];
+        let bytes = vec![part + 1; 1000 + usize::from(part)];
+        let at = WritePlace::At(expected.len() as u64);
+        place.write(*handle, at, &bytes).await.unwrap();
+        place.sync(*handle).await.unwrap();
+        expected.extend(bytes);
+    }
+    for is_object in [false, true] {
+        if is_object {
+            place.until(|| async { place.waiting() == (0, 0) }).await;
+        }
+        for (handle, expected) in &files {
+            assert!(place.read_all(*handle, expected.len()).await == *expected);
+        }
+    }
+    let ahead = place.ahead.as_ref();
+    let report = check_data(&*place.engine, place.transfer(), ahead).await;
+    assert!(report.unwrap().is_clean());
+}
+
+/// Garbage is collected by a command that knows nothing of what waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_collection_beside_leaves_what_is_no_object_yet_to_the_next_mount() {
+    let mut place = Place::inlined().await;
+    store_some(&place, 3).await;
+    let inode = place.find(ROOT, &name(0)).await.unwrap().inode;
+    for number in 0..3 {
+        place.find(ROOT, &name(number)).await.unwrap();
+        let removed = place.remove(ROOT, &name(number), RemoveKind::File).await;
+        removed.unwrap();
+    }
+    place.crash().await;
+    let sweep = Sweep {
+        grace: Duration::ZERO,
+        dry_run: false,
+    };
+    let store = Inlined::open(Arc::clone(&place.engine), Arc::clone(&place.bucket)).await;
+    let pool = BufferPool::new(MemoryBudget::new(16 << 20));
+    let transfer = Transfer::new(store.unwrap(), pool);
+    let collected = collect_garbage(Arc::clone(&place.engine), transfer, sweep).await;
+    collected.unwrap();
+    place.until(|| async { place.waiting() == (0, 0) }).await;
+    assert!(place.is_gone(inode).await);
+    assert_eq!(contents(&*place.engine).await, 0);
+    place.is_whole().await;
+}
+
+/// Bytes that are gone from the metadata are missed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_bytes_are_told_and_never_read_as_something_else() {
+    let place = Place::inlined().await;
+    store_some(&place, 2).await;
+    let damage = |transaction: &mut dyn penstock_fileset::engine::Transaction| {
+        let mut keys: Vec<Bytes> = Vec::new();
+        transaction.scan(&b"d"[..]..&b"e"[..], &mut |key, _| {
+            keys.push(Bytes::copy_from_slice(key));
+            std::ops::ControlFlow::Continue(())
+        })?;
+        transaction.delete(&keys[0]);
+        EngineResult::Ok(())
+    };
+    transact(&*place.engine, damage).await.unwrap();
+    assert!(place.content(ROOT, &name(0)).await.is_err());
+    assert_eq!(place.content(ROOT, &name(1)).await.unwrap(), content(1));
+    let ahead: Option<&Ahead> = place.ahead.as_ref();
+    let report = check_data(&*place.engine, place.transfer(), ahead).await;
+    assert_eq!(report.unwrap().findings.len(), 1);
+    let inode: Inode = place.find(ROOT, &name(0)).await.unwrap().inode;
+    place.forget_all(inode);
+}
