@@ -10,7 +10,9 @@ use std::{
 };
 
 use penstock_tests::{
-    BUCKET, Bucket, Kind, Mount, Patience, Scratch, SmallDisk, data::digest, penstock, run_within,
+    BUCKET, Bucket, Fileset, Kind, Mount, Patience, Scratch, SmallDisk,
+    data::{digest, lines},
+    penstock, run_within,
     stats::metric,
 };
 
@@ -47,6 +49,45 @@ fn cache(arguments: &[&str]) -> String {
 fn paths(bucket: &Bucket, mount: &Mount) -> Vec<PathBuf> {
     let keys = bucket.data().keys(BUCKET);
     keys.iter().map(|key| mount.join(key)).collect()
+}
+
+/// The reads of a fileset name no version, and so none of them was kept.
+#[test]
+fn a_fileset_is_read_again_after_a_remount_without_the_store() {
+    let scratch = Scratch::new();
+    for durability in ["local", "store"] {
+        let fileset = Fileset::made_with("cached", &["--durability", durability]);
+        let directory = scratch.path().join(durability);
+        let options = fileset
+            .options()
+            .option("cache-dir", &directory.display().to_string())
+            .option("cache-free-ratio", "0");
+        let mounted = fileset.mount_with(&options);
+        fs::write(mounted.join("large"), lines(1, 20 * MIB)).expect("it is stored");
+        for number in 0..50 {
+            let small = lines(number, 3000 + number as usize);
+            fs::write(mounted.join(format!("small-{number}")), small).expect("it is stored");
+        }
+        mounted.unmount();
+        let read_all = |mounted: &Mount| {
+            let before = gets(mounted);
+            assert!(fs::read(mounted.join("large")).expect("a read") == lines(1, 20 * MIB));
+            for number in 0..50 {
+                let small = fs::read(mounted.join(format!("small-{number}")));
+                assert!(small.expect("a read") == lines(number, 3000 + number as usize));
+            }
+            gets(mounted) - before
+        };
+        let mounted = fileset.mount_with(&options);
+        assert!(read_all(&mounted) > 0);
+        mounted.unmount();
+        let mounted = fileset.mount_with(&options);
+        assert_eq!(read_all(&mounted), 0, "{durability}: {}", mounted.log());
+        fs::remove_file(mounted.join("large")).expect("it is removed");
+        let used = || metric(&mounted, "cache_used_bytes", "");
+        PATIENCE.until("its bytes leave the cache", || used() < 2 * MIB as u64);
+        mounted.unmount();
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod objects;
 mod pack;
 mod packer;
 mod spool;
+mod unchanging;
 mod unsent;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub(crate) use objects::{Objects, Placed, Uncommitted, UnderWay, key, saved_exte
 pub(crate) use pack::Piece;
 pub(crate) use packer::Packer;
 pub use spool::Spool;
+pub use unchanging::unchanging;
 pub(crate) use unsent::{Due, UNKNOWN_LENGTH, Unsent};
 
 /// Where small runs are until the bucket has them.

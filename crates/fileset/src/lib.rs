@@ -53,7 +53,7 @@ mod uploads;
 mod usage;
 mod volume;
 
-pub use data::{Ahead, Inlined, ObjectId, Spool};
+pub use data::{Ahead, Inlined, ObjectId, Spool, unchanging};
 pub use durability::Durability;
 pub use encryption::{Encryption, EncryptionError};
 #[cfg(feature = "testing")]

@@ -1,7 +1,7 @@
 //! A disk cache for reads.
 //!
-//! It is a [`Store`] around a store. A `get` that is pinned to a version is served from the disk
-//! where the disk has it; everything else passes through, so readers, windows and small files stay
+//! It is a [`Store`] around a store. A `get` that is pinned to a version, or of an object that
+//! [has one](GetOptions::unchanging) for ever, is served from the disk where the disk has it; everything else passes through, so readers, windows and small files stay
 //! as they are, and whoever stacks a cache is no business of its.
 //!
 //! **Why pinned reads need nobody's consent.** A tag names content: what was received under a tag is

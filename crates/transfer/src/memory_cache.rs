@@ -78,6 +78,7 @@ impl MemoryCache {
                 range: Some(run.range.clone()),
                 if_match: run.if_match.clone(),
                 fresh: false,
+                unchanging: false,
             };
             let mut bytes = Vec::with_capacity((run.range.end - run.range.start) as usize);
             let got = self.inner.get(key, options, &mut bytes).await?;

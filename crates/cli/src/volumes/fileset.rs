@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_fileset::{Durability, FilesetVolume, Label, LabelError};
+use penstock_fileset::{Durability, FilesetVolume, Label, LabelError, unchanging};
 use penstock_object::{Store, credentials::CredentialOrigin};
 use penstock_transfer::{MemoryCache, Transfer, TransferSettings};
 use penstock_vfs::Volume;
@@ -117,7 +117,7 @@ pub(super) async fn open(
     let bucket = encryption::sealed(Arc::clone(&store), key.as_ref(), sealing / LOG_SHARE);
     let cache = cache::open(spec, resources, before).await?;
     let store = match &cache {
-        Some(cache) => cache.around(store, &stores::identity(&record.store, values)?),
+        Some(cache) => unchanging(cache.around(store, &stores::identity(&record.store, values)?)),
         None => store,
     };
     // Around the cache: what that has on the disk is encrypted, too.

@@ -28,7 +28,7 @@ const LOOK_AHEAD: u64 = 1024;
 /// Readers ask for files of up to so much at once.
 const ANEW_MAX: u64 = 8 << 20;
 
-/// A read of a pinned version.
+/// A read of one version.
 pub(super) struct Delivery<'a> {
     store: &'a CachedStore,
     version: Version<'a>,
@@ -205,8 +205,9 @@ impl<'a> Delivery<'a> {
         }
         let options = GetOptions {
             range,
-            if_match: Some(self.version.etag.clone()),
+            if_match: self.version.etag.cloned(),
             fresh: false,
+            unchanging: self.version.etag.is_none(),
         };
         let (shared, pool) = (&store.shared, &store.pool);
         let mut tee = Tee::new(self.sink, shared, pool, &self.version, announce);

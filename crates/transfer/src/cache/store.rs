@@ -15,7 +15,7 @@ use crate::forgetting::{Forgets, Forgetting};
 /// Reads that are at the disk at once; others wait, as tasks, for their turn.
 const DISK_READS_MAX: usize = 32;
 
-/// A store whose pinned reads come from the disk where they can.
+/// A store whose reads of one version, or of what has no other, come from the disk where they can.
 #[derive(Debug)]
 pub(super) struct CachedStore {
     pub(super) inner: Arc<dyn Store>,
@@ -71,7 +71,7 @@ impl Store for CachedStore {
     }
 
     fn local_copy(&self, key: &Key, etag: &ETag) -> Option<Arc<dyn LocalFile>> {
-        let version = Version::new(&self.versions.identity, key, etag);
+        let version = Version::new(&self.versions.identity, key, Some(etag));
         let found = run_blocking(|| {
             let entry = self
                 .shared
@@ -88,13 +88,12 @@ impl Store for CachedStore {
         options: GetOptions,
         sink: &mut dyn BodySink,
     ) -> ObjectResult<Got> {
-        match &options.if_match {
-            Some(etag) if !options.fresh => {
-                let version = Version::new(&self.versions.identity, key, etag);
-                let delivery = Delivery::new(self, version, sink);
-                delivery.run(options.range).await
-            }
-            _ => self.inner.get(key, options, sink).await,
+        let etag = options.if_match.as_ref();
+        if options.fresh || etag.is_none() && !options.unchanging {
+            return self.inner.get(key, options, sink).await;
         }
+        let version = Version::new(&self.versions.identity, key, etag);
+        let delivery = Delivery::new(self, version, sink);
+        delivery.run(options.range).await
     }
 }

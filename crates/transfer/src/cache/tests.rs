@@ -83,7 +83,7 @@ impl Bench {
         let options = GetOptions {
             range,
             if_match: Some(etag.clone()),
-            fresh: false,
+            ..GetOptions::default()
         };
         let mut bytes = Vec::new();
         let got = self.store.get(&key(name), options, &mut bytes).await?;
@@ -420,6 +420,53 @@ async fn a_write_through_the_cache_ends_the_old_version_and_fresh_reads_pass() {
         got.expect_err("replaced").kind,
         ErrorKind::PreconditionFailed
     );
+}
+
+#[tokio::test]
+async fn what_is_never_replaced_is_kept_without_a_tag_and_what_may_be_is_not() {
+    let mut bench = Bench::new(64 * MIB);
+    let bytes = vec![7; 300_000];
+    for (name, unchanging, again) in [("a", true, 1), ("b", false, 4)] {
+        bench.put(name, &bytes).await;
+        let before = bench.gets();
+        let mut got = Vec::new();
+        let options = GetOptions {
+            unchanging,
+            ..GetOptions::default()
+        };
+        let all = bench.store.get(&key(name), options.clone(), &mut got).await;
+        all.expect("a read");
+        bench.settle();
+        for range in [0..10, 100_000..200_000, 299_990..400_000] {
+            let mut part = Vec::new();
+            let options = GetOptions {
+                range: Some(range.clone()),
+                ..options.clone()
+            };
+            let read = bench.store.get(&key(name), options, &mut part).await;
+            assert_eq!(read.expect("a read").range.end, range.end.min(300_000));
+            assert_eq!(part.len() as u64, range.end.min(300_000) - range.start);
+        }
+        assert_eq!(bench.gets() - before, again, "{name}");
+    }
+    // It is there after a restart, and gone with the object.
+    bench.reopen();
+    let unchanging = GetOptions {
+        unchanging: true,
+        ..GetOptions::default()
+    };
+    let before = bench.gets();
+    let key_of_a = key("a");
+    let mut got = Vec::new();
+    let read = bench.store.get(&key_of_a, unchanging.clone(), &mut got);
+    read.await.expect("a read");
+    assert_eq!(bench.gets(), before);
+    bench.store.delete(&key("a")).await.expect("it is deleted");
+    let read = bench
+        .store
+        .get(&key("a"), unchanging, &mut Vec::new())
+        .await;
+    assert_eq!(read.expect_err("it is gone").kind, ErrorKind::NotFound);
 }
 
 #[tokio::test]

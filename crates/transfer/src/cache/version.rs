@@ -10,13 +10,15 @@ pub(super) struct Version<'a> {
     pub(super) name: VersionName,
     identity: &'a str,
     pub(super) key: &'a Key,
-    pub(super) etag: &'a ETag,
+    /// None for an object that has one version and no other.
+    pub(super) etag: Option<&'a ETag>,
 }
 
 impl<'a> Version<'a> {
-    pub(super) fn new(identity: &'a str, key: &'a Key, etag: &'a ETag) -> Self {
+    pub(super) fn new(identity: &'a str, key: &'a Key, etag: Option<&'a ETag>) -> Self {
+        let tag = etag.map_or("", ETag::as_str);
         Self {
-            name: VersionName::of(identity, key.as_str(), etag.as_str()),
+            name: VersionName::of(identity, key.as_str(), tag),
             identity,
             key,
             etag,
@@ -25,7 +27,7 @@ impl<'a> Version<'a> {
 
     /// Whether `info` describes it.
     pub(super) fn is(&self, info: &ObjectInfo) -> bool {
-        info.etag == *self.etag
+        self.etag.is_none_or(|etag| info.etag == *etag)
     }
 
     /// Whether the files with this header are of it.

@@ -44,6 +44,7 @@ pub(crate) async fn receive(
         range: (!is_whole).then(|| stored(&errand)),
         if_match: version.pinned().cloned(),
         fresh: origin == Origin::TheStore,
+        unchanging: false,
     };
     let store = Arc::clone(transfer.store());
     let key = version.key.clone();

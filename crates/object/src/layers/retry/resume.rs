@@ -57,6 +57,7 @@ impl<'a> Resumed<'a> {
             range: Some(position..pinned.range.end),
             if_match: Some(pinned.info.etag.clone()),
             fresh: true,
+            ..GetOptions::default()
         })
     }
 

@@ -58,6 +58,7 @@ impl Retry {
                 range: Some(start..next),
                 if_match: Some(tag.clone()),
                 fresh: true,
+                ..GetOptions::default()
             };
             let mut piece = Vec::with_capacity((next - start) as usize);
             match self.get(key, options, &mut piece).await {

@@ -261,6 +261,7 @@ impl Retry {
                 range: Some(position..end),
                 if_match: Some(from.etag.clone()),
                 fresh: true,
+                ..GetOptions::default()
             };
             let mut piece = Vec::with_capacity((end - position) as usize);
             self.get(source, options, &mut piece).await?;
@@ -287,6 +288,7 @@ impl Retry {
                 range: Some(position..position + bytes.len() as u64),
                 if_match: Some(info.etag.clone()),
                 fresh: true,
+                ..GetOptions::default()
             };
             let mut comparison = Comparison::new(bytes);
             match self.get(key, options, &mut comparison).await {
