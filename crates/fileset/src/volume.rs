@@ -459,7 +459,7 @@ impl Volume for FilesetVolume {
         let saved = match handle.access.writes() {
             // As on a local disk: a killed process loses nothing of it, a power cut may.
             true if self.parts.objects.is_spooled() => files.hand_over(&handle.file).await,
-            true => files.sync(&handle.file).await,
+            true => files.settle(&handle.file).await,
             false => Ok(()),
         };
         saved.inspect_err(|_| files.told(&handle.file))

@@ -20,7 +20,10 @@ use penstock_fileset::{
 use penstock_object::{ErrorKind, ListOptions, Operation, Store};
 use penstock_object_testing::{Fault, Faults, Faulty, MemoryStore};
 use penstock_transfer::Transfer;
-use penstock_vfs::{Dentry, Identity, Inode, OpenOptions, RemoveKind, Volume, WritePlace};
+use penstock_vfs::{
+    Allocation, AttributeChanges, Dentry, HandleId, Identity, Inode, OpenOptions, Position,
+    RemoveKind, Volume, WritePlace,
+};
 
 use support::{Place, ROOT, file};
 
@@ -35,14 +38,18 @@ fn name(number: usize) -> String {
     format!("file-{number}")
 }
 
-/// Creates a file as a program does: what it makes it has open.
-async fn create(place: &Place, number: usize) {
+/// Makes a file as a program does: what it makes it has open.
+async fn make(place: &Place, number: usize) -> HandleId {
     let (by, name) = (Identity::root(), support::name(&name(number)));
     let options = Some(OpenOptions::WRITE);
     let made = place
         .volume
         .make(&by, Dentry::new(ROOT, &name), file(0o644), options);
-    let handle = made.await.unwrap().opened.unwrap().handle;
+    made.await.unwrap().opened.unwrap().handle
+}
+
+async fn create(place: &Place, number: usize) {
+    let handle = make(place, number).await;
     let bytes = content(number);
     place
         .write(handle, WritePlace::At(0), &bytes)
@@ -158,6 +165,89 @@ async fn the_close_of_a_small_file_is_one_request() {
     assert_eq!(machine.place.volume.shut_down().await, []);
     let objects = keys(&bucket, "data/").await as u64;
     assert!((1..=1 + others).contains(&objects), "{objects}");
+}
+
+/// Each waited for a request, as if something had been written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_close_of_a_file_to_which_nothing_was_written_waits_for_no_request() {
+    let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let faults = Faults::new(1);
+    let bucket: Arc<dyn Store> = Arc::new(Faulty::new(memory, Arc::clone(&faults)));
+    let machine = Machine::first(&bucket).await;
+    let (begun, before) = (clock::now(), faults.calls(Operation::Put));
+    for number in 0..100 {
+        let made = make(&machine.place, number).await;
+        machine.place.close(made).await.unwrap();
+    }
+    // What nobody waits for is there within a second.
+    let most = 2 + begun.elapsed().as_secs();
+    let puts = faults.calls(Operation::Put) - before;
+    assert!(puts <= most, "{puts}");
+}
+
+/// How a file is changed without a write.
+#[derive(Debug, Clone, Copy)]
+enum Altering {
+    Truncating,
+    Resizing,
+    Reserving,
+    Copying,
+}
+
+impl Altering {
+    const ALL: [Self; 4] = [
+        Self::Truncating,
+        Self::Resizing,
+        Self::Reserving,
+        Self::Copying,
+    ];
+
+    /// Changes a file of 4,096 bytes, and returns the handle and how long it is then.
+    async fn change(self, place: &Place) -> (HandleId, u64) {
+        let inode = place.find(ROOT, &name(0)).await.unwrap().inode;
+        let options = OpenOptions {
+            truncate: matches!(self, Self::Truncating),
+            ..OpenOptions::READ_WRITE
+        };
+        let handle = place.open(inode, options).await.unwrap();
+        match self {
+            Self::Truncating => (handle, 0),
+            Self::Resizing => {
+                let changes = AttributeChanges {
+                    size: Some(10),
+                    ..AttributeChanges::default()
+                };
+                place.change(inode, changes).await.unwrap();
+                (handle, 10)
+            }
+            Self::Reserving => {
+                let reserve = Allocation::Reserve { keep_size: false };
+                place.allocate(handle, 0..9000, reserve).await.unwrap();
+                (handle, 9000)
+            }
+            Self::Copying => {
+                let (source, target) = [0, 9000].map(|offset| Position { handle, offset }).into();
+                let by = Identity::root();
+                let copied = place.volume.copy_range(&by, source, target, 4096);
+                copied.await.unwrap();
+                (handle, 13_096)
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_close_makes_durable_what_was_changed_before_it_without_a_write() {
+    for altering in Altering::ALL {
+        let bucket: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let first = Machine::first(&bucket).await;
+        create(&first.place, 0).await;
+        let (handle, size) = altering.change(&first.place).await;
+        first.place.close(handle).await.unwrap();
+        let second = Machine::attached(&bucket).await;
+        let found = second.place.find(ROOT, &name(0)).await.unwrap();
+        assert_eq!(found.size, size, "{altering:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -46,7 +46,7 @@ use self::{
     bucket::Bucket,
     chain::{Chain, Claimed, From},
     fold::Folder,
-    shipping::{GROUP_MAX, Shipping},
+    shipping::{FOLD_BYTES, GROUP_MAX, Shipping},
 };
 use super::{
     EmbeddedSettings, Engine, EngineError, EngineResult, Frozen, Lag, Operation, Query,
@@ -56,6 +56,9 @@ use super::{
 };
 
 pub use restore::Restoring;
+
+/// What the bucket took is kept in memory for a checkpoint, in one of so many parts of the memory.
+const KEPT_SHARE: u64 = 8;
 
 /// Where a shipped engine keeps what.
 #[derive(Debug, Clone)]
@@ -119,7 +122,7 @@ impl ShippedEngine {
             replacement.tree.merge_with(&Changes::new(), &facts)?;
             replacement.finish()
         })?;
-        Self::start(bucket, prepared, (holder, claimed))
+        Self::start(bucket, prepared, (settings, holder, claimed))
     }
 
     async fn begin(settings: &ShippedSettings, from: From) -> EngineResult<Self> {
@@ -136,16 +139,17 @@ impl ShippedEngine {
         };
         let facts = [(HOLDER, holder)];
         run_blocking(|| prepared.tree.merge_with(&Changes::new(), &facts))?;
-        Self::start(bucket, prepared, (holder, claimed))
+        Self::start(bucket, prepared, (settings, holder, claimed))
     }
 
     fn start(
         bucket: Bucket,
         prepared: Prepared,
-        (holder, claimed): (u64, Claimed),
+        (settings, holder, claimed): (&ShippedSettings, u64, Claimed),
     ) -> EngineResult<Self> {
         let tip = claimed.tip;
-        let shipping = Arc::new(Shipping::new(bucket, holder, claimed));
+        let kept_max = (settings.local.memory / KEPT_SHARE).min(FOLD_BYTES) as usize;
+        let shipping = Arc::new(Shipping::new(bucket, (holder, kept_max), claimed));
         unshipped(&prepared, tip, |chunk| shipping.add(chunk))?;
         let tap = Arc::<Shipping>::clone(&shipping);
         let local = Arc::new(run_blocking(|| prepared.start(Some(tap), None))?);

@@ -96,6 +96,8 @@ pub(crate) struct Pending {
     is_told: bool,
     /// Moves when what a reader found elsewhere may not be true any more.
     changes: u64,
+    /// As many of them are durable.
+    durable: u64,
 }
 
 /// What a save took and has not brought into the metadata.
@@ -146,6 +148,7 @@ impl Pending {
             saving: None,
             is_told: false,
             changes: 0,
+            durable: 0,
         }
     }
 
@@ -288,6 +291,7 @@ impl Pending {
     pub(super) fn grow(&mut self, size: u64, now: SystemTime) {
         self.size = self.size.max(size);
         self.modified = self.modified.map(|_| now);
+        self.changes += 1;
     }
 
     /// The metadata said that the file has this size, when there had been so many `changes`. Returns whether that is
@@ -365,6 +369,16 @@ impl Pending {
             saving.bytes -= cut(&mut saving.pieces, 0..end);
         }
         self.changes += 1;
+    }
+
+    /// Whether all that was changed is known to be durable.
+    pub(super) fn is_durable(&self) -> bool {
+        self.durable == self.changes
+    }
+
+    /// So many changes are durable.
+    pub(super) fn made_durable(&mut self, changes: u64) {
+        self.durable = self.durable.max(changes);
     }
 
     /// What a reader found elsewhere may not be true any more.

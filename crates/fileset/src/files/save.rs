@@ -193,7 +193,20 @@ impl Files {
     /// Saves a file; what is in the metadata is durable then.
     pub(crate) async fn sync(self: &Arc<Self>, file: &Arc<File>) -> FsResult<()> {
         self.save(file).await?;
-        Ok(self.engine.sync().await?)
+        let changes = file.pending.lock().changes();
+        self.engine.sync().await?;
+        file.pending.lock().made_durable(changes);
+        Ok(())
+    }
+
+    /// The same for who closes it: one of which nothing was changed asks for no sync.
+    pub(crate) async fn settle(self: &Arc<Self>, file: &Arc<File>) -> FsResult<()> {
+        self.save(file).await?;
+        let is_durable = file.pending.lock().is_durable();
+        match is_durable {
+            true => Ok(()),
+            false => self.sync(file).await,
+        }
     }
 
     /// Saves a file; what is in the metadata survives the end of this process then.

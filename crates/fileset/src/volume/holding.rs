@@ -72,6 +72,10 @@ impl FilesetVolume {
         let taken = self.parts.held.taken(inode);
         let handle = self.parts.files.open(inode, options.access).await?;
         taken.keep();
+        if options.truncate {
+            // What is durable of that its close says.
+            self.parts.files.handle(handle)?.file.moved();
+        }
         let machines = self.parts.machines.as_ref();
         Ok(Opened {
             is_unchanged: machines.is_none_or(|machines| machines.contents.opened(inode, handle)),

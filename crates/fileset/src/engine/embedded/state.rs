@@ -1,8 +1,8 @@
 //! What the embedded engine knows: the tree, and over it what the tree does not have yet.
 
-use std::sync::Arc;
+use std::{collections::btree_map::Entry, sync::Arc};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 use super::{log::Replayed, table::TreeState};
 use crate::engine::{
@@ -16,6 +16,8 @@ use crate::engine::{
 /// written, sent and read back whole: this is a small part of the one and of a machine's memory, and 64 times what the
 /// steps are held to in which long operations run.
 const RECORD_MAX: usize = 64 << 20;
+/// What is read again after a crash is at most so many times what is in memory.
+const LOG_FACTOR: usize = 4;
 /// What a key costs in memory beside its bytes.
 const KEY_OVERHEAD: usize = 96;
 
@@ -32,6 +34,8 @@ pub(super) struct State {
     tip: Tip,
     /// Memory that `recent` occupies, about.
     recent_bytes: usize,
+    /// Bytes of all changes that led to `recent`, of which the log has each.
+    logged_bytes: usize,
     /// Why nothing is changed any more.
     failed: Option<EngineError>,
 }
@@ -46,6 +50,7 @@ impl State {
             records: BytesMut::new(),
             tip: replayed.tip,
             recent_bytes,
+            logged_bytes: recent_bytes,
             failed: None,
         }
     }
@@ -81,9 +86,22 @@ impl State {
             return Err(EngineError::TooLarge(bytes));
         }
         record::append(&mut self.records, &mut self.tip, &changes);
-        self.recent_bytes += bytes;
-        self.recent.extend(changes);
+        self.logged_bytes += bytes;
+        for (key, value) in changes {
+            self.change(key, value);
+        }
         Ok(())
+    }
+
+    fn change(&mut self, key: Bytes, value: Option<Bytes>) {
+        self.recent_bytes += cost((&key, &value));
+        match self.recent.entry(key) {
+            Entry::Vacant(vacant) => drop(vacant.insert(value)),
+            Entry::Occupied(mut occupied) => {
+                let before = occupied.insert(value);
+                self.recent_bytes -= cost((occupied.key(), &before));
+            }
+        }
     }
 
     pub(super) fn sequence(&self) -> u64 {
@@ -92,6 +110,12 @@ impl State {
 
     pub(super) fn recent_bytes(&self) -> usize {
         self.recent_bytes
+    }
+
+    /// Whether a checkpoint is due, which `recent_max` bytes of changes are a reason for, and a log of several times as
+    /// many: what is put and goes again leaves nothing else.
+    pub(super) fn is_due(&self, recent_max: usize) -> bool {
+        self.recent_bytes >= recent_max || self.logged_bytes >= LOG_FACTOR * recent_max
     }
 
     pub(super) fn failed(&self) -> Option<&EngineError> {
@@ -124,7 +148,7 @@ impl State {
     /// Begins a checkpoint: returns what the tree lacks. Records were taken before.
     pub(super) fn begin_merge(&mut self) -> Arc<Changes> {
         self.merging = Arc::new(std::mem::take(&mut self.recent));
-        self.recent_bytes = 0;
+        (self.recent_bytes, self.logged_bytes) = (0, 0);
         Arc::clone(&self.merging)
     }
 
@@ -135,6 +159,6 @@ impl State {
     }
 }
 
-fn cost((key, value): (&bytes::Bytes, &Option<bytes::Bytes>)) -> usize {
-    key.len() + value.as_ref().map_or(0, bytes::Bytes::len) + KEY_OVERHEAD
+fn cost((key, value): (&Bytes, &Option<Bytes>)) -> usize {
+    key.len() + value.as_ref().map_or(0, Bytes::len) + KEY_OVERHEAD
 }

@@ -191,7 +191,7 @@ impl Shared {
             let written = end.write(self);
             (written, was_synced && end.unsynced.is_some())
         };
-        if written.is_err() || is_first || self.read().recent_bytes() >= self.recent_max {
+        if written.is_err() || is_first || self.read().is_due(self.recent_max) {
             self.ring();
         }
         written
@@ -379,7 +379,7 @@ impl Worker {
             if next.close {
                 return self.end();
             }
-            if next.merge || self.shared.read().recent_bytes() >= self.shared.recent_max {
+            if next.merge || self.shared.read().is_due(self.shared.recent_max) {
                 self.checkpoint()?;
             }
         }
@@ -532,6 +532,32 @@ mod tests {
             clock::sleep(SYNC_INTERVAL / 20).await;
         }
         assert!(is_synced(), "operations that come wait for each other");
+    }
+
+    /// Each brought the next checkpoint nearer by all that went through it, though nothing was left.
+    #[tokio::test]
+    async fn what_is_put_and_goes_again_begins_a_checkpoint_only_for_the_log() {
+        const VALUE: usize = 64 << 10;
+        let directory = tempfile::tempdir().expect("a directory");
+        let engine = EmbeddedEngine::open(&settings(&directory)).expect("it is new");
+        let count = 8 * engine.shared.recent_max / VALUE;
+        for _ in 0..count {
+            let passed = [Some(Bytes::from(vec![7; VALUE])), None];
+            for value in passed {
+                let changed = transact(&engine, move |transaction| -> EngineResult<()> {
+                    match value.clone() {
+                        Some(value) => transaction.put(b"key", value),
+                        None => transaction.delete(b"key"),
+                    }
+                    Ok(())
+                });
+                changed.await.expect("it works");
+            }
+            assert!(engine.shared.read().recent_bytes() < 2 * VALUE);
+        }
+        engine.sync().await.expect("it works");
+        let checkpoints = engine.shared.progress.borrow().checkpoints;
+        assert!((1..=2).contains(&checkpoints), "{checkpoints}");
     }
 
     /// Fails once it has an engine, in which an operation is applied then that is not in the log yet.

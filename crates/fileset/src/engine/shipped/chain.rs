@@ -275,11 +275,23 @@ async fn group(bucket: &Bucket, name: LogName) -> EngineResult<Group> {
 pub(super) async fn visit(
     bucket: &Bucket,
     links: &[Link],
+    visit: impl FnMut(Tip, Record) -> EngineResult<()>,
+) -> EngineResult<()> {
+    visit_known(bucket, (links, &|_| None), visit).await
+}
+
+/// The same, where some groups are `known`.
+pub(super) async fn visit_known(
+    bucket: &Bucket,
+    (links, known): (&[Link], &(dyn Fn(LogName) -> Option<Group> + Sync)),
     mut visit: impl FnMut(Tip, Record) -> EngineResult<()>,
 ) -> EngineResult<()> {
     let names: Vec<_> = links.iter().map(|link| link.name).collect();
     let reads = names.into_iter().map(|name| async move {
-        let group = group(bucket, name).await?;
+        let group = match known(name) {
+            Some(group) => group,
+            None => group(bucket, name).await?,
+        };
         group.records().ok_or_else(|| damaged(name))
     });
     let mut groups = stream::iter(reads).buffered(READS_MAX);

@@ -1,7 +1,7 @@
 //! Checkpoints in the bucket, so that the log there stays short.
 //!
 //! A checkpoint is a manifest that names parts: first those that have all keys as they were once, then one for what
-//! each stretch of the log changed since. Each time the log has grown long, its groups are read back and become one more
+//! each stretch of the log changed since. Each time the log has grown long, its groups, read back where memory has them no more, become one more
 //! part; when those parts together are as large as [`FULL_SHARE`] says, all keys are written anew, from the tree. Parts come first, the manifest
 //! last and where none is; then what no manifest needs any more is deleted.
 //!
@@ -95,7 +95,8 @@ impl Folder {
         let links = some_of(chain::from(&links, manifest.place()));
         let mut changes = Changes::new();
         let mut tip = manifest.tip();
-        chain::visit(&self.shipping.bucket, links, |before, record| {
+        let known = |name| self.shipping.kept(name);
+        chain::visit_known(&self.shipping.bucket, (links, &known), |before, record| {
             if record.sequence <= tip.sequence {
                 return Ok(());
             }
@@ -194,7 +195,7 @@ impl Folder {
         );
         let epoch = self.shipping.epoch();
         let place = manifest.place();
-        self.shipping.log.lock().retain(|link| link.name >= place);
+        self.shipping.forget_before(place);
         let needed = Needed {
             name,
             manifest: &manifest,
@@ -306,9 +307,11 @@ impl Needed<'_> {
 
 #[cfg(test)]
 mod tests {
-    use penstock_object_testing::MemoryStore;
+    use penstock_object::Operation;
+    use penstock_object_testing::{Faults, Faulty, MemoryStore};
 
     use super::*;
+    use crate::engine::shipped::names::LogName;
     use crate::engine::{
         EmbeddedSettings, Engine, ShippedEngine, ShippedSettings, query, transact,
     };
@@ -348,6 +351,44 @@ mod tests {
         });
         put.await?;
         engine.sync().await
+    }
+
+    /// Each group was read back, a request for each close of a file.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_checkpoint_asks_for_no_group_that_was_just_sent() {
+        let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+        let bucket = Arc::new(MemoryStore::new());
+        let faults = Faults::new(1);
+        let way = Faulty::new(Arc::<MemoryStore>::clone(&bucket), Arc::clone(&faults));
+        let settings = ShippedSettings {
+            store: Arc::new(way),
+            ..settings(&directories[0], &bucket)
+        };
+        let engine = ShippedEngine::create(&settings).await;
+        let engine = engine.expect("the bucket is empty");
+        let mut folder = folder(&engine);
+        put(&engine, b"one").await.expect("it works");
+        folder.fold().await.expect("it works");
+        put(&engine, b"two").await.expect("it works");
+        put(&engine, b"three").await.expect("it works");
+        let before = faults.calls(Operation::Get);
+        folder.fold().await.expect("it works");
+        assert_eq!(faults.calls(Operation::Get) - before, 0);
+        assert!(
+            folder
+                .shipping
+                .kept(LogName {
+                    epoch: 1,
+                    number: 2
+                })
+                .is_none()
+        );
+
+        let other = attached(&directories[1], &bucket).await;
+        for key in [&b"one"[..], b"two", b"three"] {
+            let value = query(&other, |reads| reads.get(key)).await;
+            assert_eq!(value, Ok(Some(Bytes::new())), "{key:?}");
+        }
     }
 
     /// It was shut out and does not know, and goes on from its own checkpoint, whose parts the other one deleted.

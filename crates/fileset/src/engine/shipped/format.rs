@@ -129,6 +129,11 @@ impl Group {
         })
     }
 
+    /// Bytes of its records.
+    pub(super) fn bytes(&self) -> usize {
+        self.records.iter().map(Bytes::len).sum()
+    }
+
     /// All records with what each goes on behind, if it has those that it says, each whole.
     pub(super) fn records(&self) -> Option<Vec<(Tip, Record)>> {
         let mut found = Vec::new();

@@ -118,13 +118,46 @@ pub(super) struct Shipping {
     pub(super) progress: watch::Sender<Shipped>,
     /// Groups in the bucket of which no checkpoint was made, in order.
     pub(super) log: Mutex<Vec<Link>>,
+    kept: Mutex<Kept>,
     /// Rung when there are enough of them.
     pub(super) foldable: Notify,
 }
 
+/// The last groups that the bucket took, so that a checkpoint need not read them back.
+#[derive(Debug)]
+struct Kept {
+    groups: VecDeque<Group>,
+    bytes: usize,
+    limit: usize,
+}
+
+impl Kept {
+    fn new(limit: usize) -> Self {
+        Self {
+            groups: VecDeque::new(),
+            bytes: 0,
+            limit,
+        }
+    }
+
+    fn add(&mut self, group: Group) {
+        self.bytes += group.bytes();
+        self.groups.push_back(group);
+        while self.bytes > self.limit {
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some(first) = self.groups.pop_front() {
+            self.bytes -= first.bytes();
+        }
+    }
+}
+
 impl Shipping {
-    /// Goes on in an epoch that `holder` claimed.
-    pub(super) fn new(bucket: Bucket, holder: u64, claimed: Claimed) -> Self {
+    /// Goes on in an epoch that `holder` claimed. Of what the bucket took at most `kept_max` bytes are kept in memory.
+    pub(super) fn new(bucket: Bucket, (holder, kept_max): (u64, usize), claimed: Claimed) -> Self {
         let shipped = Shipped {
             last: claimed.tip.sequence,
             ..Shipped::default()
@@ -140,6 +173,7 @@ impl Shipping {
             bell: Notify::new(),
             progress: watch::Sender::new(shipped),
             log: Mutex::new(claimed.chain.groups),
+            kept: Mutex::new(Kept::new(kept_max)),
             foldable: Notify::new(),
         }
     }
@@ -286,7 +320,7 @@ impl Shipping {
                             bytes: body.len() as u64,
                             last: group.last,
                         },
-                        records: group.records.iter().map(Bytes::len).sum(),
+                        records: group.bytes(),
                     });
                 }
                 Ok(Created::Taken(there)) => return Err(self.ended_by(&there, name)),
@@ -319,7 +353,26 @@ impl Shipping {
         });
     }
 
-    fn arrived(&self, sent: &Sent) {
+    /// A group that the bucket took, if it is kept.
+    pub(super) fn kept(&self, name: LogName) -> Option<Group> {
+        let kept = self.kept.lock();
+        let found = kept.groups.iter().find(|group| group.name == name);
+        found.cloned()
+    }
+
+    /// Nothing before `place` is needed any more.
+    pub(super) fn forget_before(&self, place: LogName) {
+        self.log.lock().retain(|link| link.name >= place);
+        let mut kept = self.kept.lock();
+        while kept.groups.front().is_some_and(|group| group.name < place) {
+            kept.forget_first();
+        }
+    }
+
+    fn arrived(&self, sent: &Sent, group: Option<Group>) {
+        if let Some(group) = group {
+            self.kept.lock().add(group);
+        }
         let is_foldable = {
             let mut log = self.log.lock();
             log.push(sent.link);
@@ -371,10 +424,9 @@ impl Shipping {
                 () = self.woken(), if flights.len() < IN_FLIGHT_MAX => continue,
             };
             match sent {
-                Ok(sent) => self.arrived(&sent),
+                Ok(sent) => self.arrived(&sent, groups.pop_front()),
                 Err(ended) => return (ended, groups),
             }
-            groups.pop_front();
         }
     }
 
@@ -489,7 +541,7 @@ mod tests {
             epoch: 1,
             ..Claimed::default()
         };
-        let shipping = Shipping::new(bucket, 1, claimed);
+        let shipping = Shipping::new(bucket, (1, 0), claimed);
         for sequence in 0..COUNT {
             shipping.add(Chunk {
                 before: Tip {
