@@ -1,9 +1,10 @@
 //! What brings into the bucket what waits for it ([`Ahead`]): sealed objects, a few at once, until the bucket has them.
 //!
 //! The metadata is asked first: what no file needs any more, and what a crash left without anybody who refers to it, is
-//! dropped without a request. Once the bucket has an object of the spool its file goes, which may be what fills the disk, and its
-//! length is told to the metadata, which did not know it: with the next one's if it cannot be told. What was with the metadata
-//! goes from there in one operation, which also tells the length.
+//! dropped without a request, and is garbage like any other if its upload was begun before. Once the bucket has an object
+//! of the spool its file goes, which may be what fills the disk, and its length is told to the metadata, which did not know
+//! it: with the next one's if it cannot be told. What was with the metadata goes from there in one operation, which also
+//! tells the length.
 
 use std::{
     sync::{Arc, Weak},
@@ -119,7 +120,7 @@ async fn try_upload(parts: &Parts, ahead: &Ahead, due: &Due) -> FsResult<()> {
     match query(&*parts.engine, |reads| standing(reads, object)).await? {
         Standing::Used(_) | Standing::Held => {}
         Standing::Unknown | Standing::Garbage => {
-            forget(parts, object).await?;
+            forget(parts, due).await?;
             gone(ahead, object);
             return Ok(());
         }
@@ -156,7 +157,7 @@ async fn put(parts: &Parts, ahead: &Ahead, due: &Due) -> FsResult<()> {
 
 /// The bucket has what was with the metadata.
 async fn arrived(parts: &Parts, inlined: &Inlined, due: &Due) -> FsResult<()> {
-    let Due { object, length } = *due;
+    let Due { object, length, .. } = *due;
     let told = move |transaction: &mut dyn Transaction| {
         operations::drop_content(transaction, object)?;
         operations::set_lengths(transaction, &[(object, length)])
@@ -173,11 +174,20 @@ fn gone(ahead: &Ahead, object: ObjectId) {
     }
 }
 
-/// No object in the bucket ever had it, so there is nothing to delete there. A crash must not bring back what refers to it.
-async fn forget(parts: &Parts, object: ObjectId) -> FsResult<()> {
+/// What no object in the bucket ever had needs no deletion there. A crash must not bring back what refers to it.
+async fn forget(parts: &Parts, due: &Due) -> FsResult<()> {
+    let Due {
+        object,
+        may_be_there,
+        ..
+    } = *due;
     let forget = move |transaction: &mut dyn Transaction| {
         operations::drop_content(transaction, object)?;
-        operations::drop_garbage(transaction, &[object])
+        match may_be_there {
+            // It is garbage like any other then.
+            true => Ok(()),
+            false => operations::drop_garbage(transaction, &[object]),
+        }
     };
     transact(&*parts.engine, forget).await?;
     Ok(parts.engine.sync().await?)

@@ -582,8 +582,11 @@ impl Volume for FilesetVolume {
             .map(|(file, error)| (format!("inode {}", file.inode.0), error))
             .collect();
         if let Err(error) = uploads::drain(&self.parts).await {
-            let what = "bytes that are on this disk alone".to_owned();
-            failed.push((what, error));
+            let what = match self.parts.objects.is_spooled() {
+                true => "bytes that are on this disk alone",
+                false => "bytes that are in the log alone",
+            };
+            failed.push((what.to_owned(), error));
         }
         if let Err(error) = collector::work(&self.parts, true).await {
             tracing::info!(%error, "what removed files left is cleared away when the file system is opened again");

@@ -371,3 +371,16 @@ async fn a_dump_of_an_encrypted_fileset_tells_no_names_in_the_bucket() {
     dumps::remove(&*place.raw, "now").await.unwrap();
     assert!(dumps::list(&*place.raw).await.unwrap().is_empty());
 }
+
+/// The bucket has them before anybody sees the dump, and who loads it could not read them elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_that_are_with_the_metadata_are_in_no_dump() {
+    let place = Place::inlined().await;
+    place.store(ROOT, "small", b"small").await.unwrap();
+    assert_ne!(place.waiting(), (0, 0));
+    let (dump, target) = (dumped(&*place.engine).await, MemoryEngine::default());
+    load(dump.concat().into(), &target).await.unwrap();
+    let has_content = |keys: &[(Bytes, Bytes)]| keys.iter().any(|(key, _)| key[0] == b'd');
+    assert!(has_content(&all(&*place.engine).await));
+    assert!(!has_content(&all(&target).await));
+}

@@ -12,12 +12,14 @@ use penstock_fileset::{
     Ahead, FilesetVolume, Format, Inlined,
     check::check_data,
     engine::{
-        EmbeddedSettings, Engine, EngineResult, Reads, ShippedEngine, ShippedSettings, query,
-        transact,
+        EmbeddedSettings, Engine, EngineResult, MemoryEngine, Reads, ShippedEngine,
+        ShippedSettings, Transaction, query, transact,
     },
+    format_of,
     garbage::{Sweep, collect_garbage},
+    snapshots,
 };
-use penstock_object::{ErrorKind, ListOptions, Operation, Store};
+use penstock_object::{ErrorKind, Key, ListOptions, Operation, PutOptions, Store};
 use penstock_object_testing::{Fault, Faults, Faulty, MemoryStore};
 use penstock_transfer::Transfer;
 use penstock_vfs::{
@@ -25,7 +27,7 @@ use penstock_vfs::{
     RemoveKind, Volume, WritePlace,
 };
 
-use support::{Place, ROOT, file};
+use support::{Place, ROOT, directory, file};
 
 /// Bytes of a file that is brought into an object at once.
 const LARGE: usize = (64 << 10) + 1;
@@ -365,6 +367,7 @@ async fn what_cannot_be_brought_into_an_object_stays_and_is_sent_again() {
     away(&place);
     let failed = place.volume.shut_down().await;
     assert_eq!(failed.len(), 1, "{failed:?}");
+    assert_eq!(failed[0].0, "bytes that are in the log alone");
     place.faults.clear();
     place.crash().await;
     expect_some(&place, 10).await;
@@ -436,7 +439,7 @@ async fn a_collection_beside_leaves_what_is_no_object_yet_to_the_next_mount() {
 async fn lost_bytes_are_told_and_never_read_as_something_else() {
     let place = Place::inlined().await;
     store_some(&place, 2).await;
-    let damage = |transaction: &mut dyn penstock_fileset::engine::Transaction| {
+    let damage = |transaction: &mut dyn Transaction| {
         let mut keys: Vec<Bytes> = Vec::new();
         transaction.scan(&b"d"[..]..&b"e"[..], &mut |key, _| {
             keys.push(Bytes::copy_from_slice(key));
@@ -453,4 +456,137 @@ async fn lost_bytes_are_told_and_never_read_as_something_else() {
     assert_eq!(report.unwrap().findings.len(), 1);
     let inode: Inode = place.find(ROOT, &name(0)).await.unwrap().inode;
     place.forget_all(inode);
+}
+
+/// It had saved one file more, which the log in the bucket did not have when another machine took that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_who_was_shut_out_sends_once_more_is_whole_for_who_has_the_log() {
+    let bucket: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let faults = Faults::new(1);
+    let way: Arc<dyn Store> = Arc::new(Faulty::new(Arc::clone(&bucket), Arc::clone(&faults)));
+    let first = Machine::first(&way).await;
+    store_some(&first.place, 5).await;
+    let late = first.place.make(ROOT, "late", file(0o644)).await.unwrap();
+    let late = first.place.open(late, OpenOptions::WRITE).await.unwrap();
+    faults.rate(None, 1.0, Fault::fail(ErrorKind::Unavailable));
+    let (at, bytes) = (WritePlace::At(0), content(9));
+    first.place.write(late, at, &bytes).await.unwrap();
+    first.place.close(late).await.unwrap_err();
+    let second = Machine::attached(&bucket).await;
+    let place = &second.place;
+    place.until(|| async { place.waiting() == (0, 0) }).await;
+    faults.clear();
+    let before = faults.calls(Operation::Put);
+    assert_ne!(first.place.volume.shut_down().await, []);
+    assert_ne!(faults.calls(Operation::Put), before, "it was sent again");
+    assert_eq!(keys(&bucket, "data/").await, 1);
+    expect_some(place, 5).await;
+    place.is_whole().await;
+}
+
+/// The answer was lost, and the bucket had it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_removed_after_an_upload_that_seemed_to_fail_leaves_nothing_in_the_bucket() {
+    let place = Place::inlined().await;
+    store_some(&place, 5).await;
+    let lost = Fault::LoseAnswer(ErrorKind::Unavailable);
+    place.faults.queue(Operation::Put, [lost]);
+    let is_there = || async { place.objects().await.len() == 1 };
+    place.until(is_there).await;
+    for number in 0..5 {
+        let inode = place.find(ROOT, &name(number)).await.unwrap().inode;
+        let removed = place.remove(ROOT, &name(number), RemoveKind::File).await;
+        removed.unwrap();
+        place.forget_all(inode);
+    }
+    place.until(|| async { place.waiting() == (0, 0) }).await;
+    assert_eq!(place.volume.shut_down().await, []);
+    assert_eq!(place.objects().await, Vec::<String>::new());
+}
+
+/// The object is old enough meanwhile, and has what others saved.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_saved_slowly_is_in_the_object_that_it_refers_to() {
+    let (place, gate) = Place::inlined_and_gated().await;
+    let slow = place.make(ROOT, "slow", file(0o644)).await.unwrap();
+    let handle = place.open(slow, OpenOptions::WRITE).await.unwrap();
+    let (at, bytes) = (WritePlace::At(0), content(9));
+    place.write(handle, at, &bytes).await.unwrap();
+    store_some(&place, 3).await;
+    gate.hold(1);
+    let saving = place.clone();
+    let saving = tokio::spawn(async move { saving.close(handle).await });
+    gate.reached.notified().await;
+    clock::sleep(Duration::from_secs(6)).await;
+    assert_eq!(place.objects().await.len(), 0);
+    gate.go_on();
+    saving.await.unwrap().unwrap();
+    place.until(|| async { place.waiting() == (0, 0) }).await;
+    assert_eq!(contents(&*place.engine).await, 0);
+    assert!(place.content(ROOT, "slow").await.unwrap() == bytes);
+    expect_some(&place, 3).await;
+    place.is_whole().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_snapshots_alone_need_is_brought_into_an_object_whose_length_is_known_then() {
+    let place = Place::inlined().await;
+    store_some(&place, 3).await;
+    let all = place.find(ROOT, ".snapshot").await.unwrap().inode;
+    place.make(all, "kept", directory(0o755)).await.unwrap();
+    for number in 0..3 {
+        let inode = place.find(ROOT, &name(number)).await.unwrap().inode;
+        let removed = place.remove(ROOT, &name(number), RemoveKind::File).await;
+        removed.unwrap();
+        place.forget_all(inode);
+        place.until(|| place.is_gone(inode)).await;
+    }
+    place.until(|| async { place.waiting() == (0, 0) }).await;
+    assert_eq!(place.objects().await.len(), 1);
+    place.is_whole().await;
+    let held = snapshots::holding(&*place.engine).await.unwrap();
+    assert_eq!((held.total.objects, held.total.bytes), (1, 3 * 4096));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_does_not_know_of_bytes_with_the_metadata_is_refused_from_the_first_mount_on() {
+    for (place, version) in [(Place::new().await, 1), (Place::inlined().await, 8)] {
+        let format = format_of(&*place.engine).await.unwrap();
+        assert_eq!(format.version, version);
+    }
+}
+
+/// A kill came between its PUT and the end of its keys, and then nobody needed it any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_collection_beside_deletes_an_object_of_which_keys_are_left() {
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::default());
+    let made = FilesetVolume::format(&*engine, &Identity::root(), Format::new(7)).await;
+    made.unwrap();
+    let object = [1_u64.to_be_bytes(), 2_u64.to_be_bytes()].concat();
+    let left = move |transaction: &mut dyn Transaction| {
+        transaction.put(&[&b"G"[..], &object].concat(), Bytes::new());
+        let key = [&b"d"[..], &object, &[0; 4]].concat();
+        transaction.put(&key, Bytes::from_static(b"bytes"));
+        EngineResult::Ok(())
+    };
+    transact(&*engine, left).await.unwrap();
+    let bucket: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let key = Key::new("data/02/0000000000000001-0000000000000002").unwrap();
+    let bytes = penstock_base::Payload::from(Bytes::from_static(b"bytes"));
+    let put = bucket.put(&key, bytes, PutOptions::default()).await;
+    put.unwrap();
+    let sweep = Sweep {
+        grace: Duration::ZERO,
+        dry_run: false,
+    };
+    let inlined = Inlined::open(Arc::clone(&engine), Arc::clone(&bucket)).await;
+    let pool = BufferPool::new(MemoryBudget::new(16 << 20));
+    let transfer = Transfer::new(inlined.unwrap(), pool);
+    let collected = collect_garbage(Arc::clone(&engine), transfer, sweep).await;
+    assert_eq!(collected.unwrap().pending.objects, 0);
+    assert_eq!(keys(&bucket, "data/").await, 0);
+    // The next mount finds keys of an object of which it knows nothing.
+    let place = Place::sharing_with(engine, bucket, support::Small::Inlined).await;
+    place.until(|| async { place.waiting() == (0, 0) }).await;
+    assert_eq!(contents(&*place.engine).await, 0);
 }

@@ -16,7 +16,8 @@
 //! | how much | runs of a save that are [`SAVE_MAX`] bytes together; [`INLINED_MAX`] bytes in all, past which a save stores an object at once |
 //! | order | one operation puts bytes and what refers to them: neither is there without the other, after any crash, on any machine |
 //! | reading | it is the [`Store`] that the volume reads through; keys go only once the bucket has their object |
-//! | removal | an object that no file needs any more is dropped without a request |
+//! | removal | an object that no file needs any more is dropped without a request, unless it was sent before |
+//! | deletion | passes by: who deletes is who found that nobody needs an object, of which a kill may have left keys |
 //! | a crash | whoever opens the file system next, on whatever machine, finds the keys, and all objects sealed |
 
 use std::{collections::BTreeMap, fmt, ops::ControlFlow, ops::Range, sync::Arc};
@@ -25,8 +26,7 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use penstock_base::{FsError, FsResult};
 use penstock_object::{
-    Below, BodySink, DeleteFailure, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectResult,
-    Operation, Store,
+    Below, BodySink, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectResult, Operation, Store,
 };
 
 use super::{
@@ -83,7 +83,12 @@ impl Inlined {
 
     /// Whether a save of so many bytes goes this way.
     pub(super) fn takes(&self, bytes: u64) -> bool {
-        bytes <= SAVE_MAX && self.unsent.has_room(bytes)
+        bytes <= SAVE_MAX && self.has_room(bytes)
+    }
+
+    /// Whether there is room for so many bytes.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        self.unsent.has_room(bytes)
     }
 
     /// A place for a run in the open object, for which `new` makes up a name if there is none.
@@ -204,16 +209,83 @@ impl Store for Inlined {
         got.range.end = got.range.start + sink.copy_from(&bytes) as u64;
         Ok(got)
     }
-
-    async fn delete(&self, key: &Key) -> ObjectResult<()> {
-        self.unsent.delete(&*self.below, key).await
-    }
-
-    async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
-        self.unsent.delete_many(&*self.below, keys).await
-    }
 }
 
 fn failure(error: &FsError) -> ObjectError {
     ObjectError::new(ErrorKind::Unavailable, Operation::Get, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_object_testing::MemoryStore;
+
+    use super::*;
+    use crate::{
+        data::key,
+        engine::{MemoryEngine, transact},
+    };
+
+    const ID: ObjectId = ObjectId {
+        writer: 1,
+        number: 2,
+    };
+
+    /// With these runs of one object.
+    async fn inlined(runs: &[(u32, Vec<u8>)]) -> Arc<Inlined> {
+        let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::default());
+        let runs = runs.to_vec();
+        let put = move |transaction: &mut dyn crate::engine::Transaction| {
+            for (offset, bytes) in &runs {
+                let bytes = Bytes::copy_from_slice(bytes);
+                transaction.put(&schema::content(ID, *offset), bytes);
+            }
+            Ok::<_, FsError>(())
+        };
+        transact(&*engine, put).await.expect("there is room");
+        let opened = Inlined::open(engine, Arc::new(MemoryStore::new())).await;
+        opened.expect("its keys are sound")
+    }
+
+    #[tokio::test]
+    async fn any_range_of_an_object_is_read_and_nothing_lies_where_a_save_failed() {
+        let long = SAVE_MAX as usize;
+        let object = [vec![1; long], vec![0; 100], vec![2; 10], vec![3; 20]].concat();
+        let runs = [
+            (0, 0..long),
+            (long + 100, long + 100..long + 110),
+            (long + 110, long + 110..long + 130),
+        ];
+        let runs = runs.map(|(offset, range)| (offset as u32, object[range].to_vec()));
+        let inlined = inlined(&runs).await;
+        assert_eq!(inlined.unsent().waiting(), (object.len() as u64, 1));
+        let key = key(ID).expect("it is one");
+        for (start, end) in [
+            (0, 1),
+            (long - 1, long),
+            (1, long),
+            (7, long + 130),
+            (long + 105, long + 115),
+            (long + 115, long + 500),
+        ] {
+            let options = GetOptions {
+                range: Some(start as u64..end as u64),
+                ..GetOptions::default()
+            };
+            let mut bytes = Vec::with_capacity(object.len());
+            let got = inlined.get(&key, options, &mut bytes).await;
+            got.expect("it is here");
+            assert!(
+                bytes == object[start..end.min(object.len())],
+                "{start}..{end}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn one_operation_removes_the_keys_of_an_object() {
+        let inlined = inlined(&[]).await;
+        let taken = |number| inlined.take(1, || ObjectId { number, ..ID }).object.number;
+        assert!((0..RUNS_MAX as u64).all(|number| taken(number) == 0));
+        assert_eq!(taken(7), 7, "the next one is another object");
+    }
 }

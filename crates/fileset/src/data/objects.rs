@@ -157,13 +157,15 @@ impl Objects {
         })
     }
 
-    /// Gives runs of a save places in an object that is with the metadata. Who saves puts their content there.
-    pub(super) async fn inline(&self, inlined: &Inlined, runs: &[Run]) -> Vec<Placed> {
+    /// Gives runs of a save places in an object that is with the metadata, if there is room. Who saves puts their content
+    /// there.
+    pub(super) async fn inline(&self, inlined: &Inlined, runs: &[Run]) -> Option<Vec<Placed>> {
         let (packed, _memory) = self.compressor.pack(runs).await;
-        packed
-            .iter()
-            .map(|run| self.inline_one(inlined, run))
-            .collect()
+        let lengths = packed.iter().map(|run| u64::from(run.stored_length()));
+        // Others took it while this one waited for memory.
+        let has_room = inlined.has_room(lengths.sum());
+        let placed = packed.iter().map(|run| self.inline_one(inlined, run));
+        has_room.then(|| placed.collect())
     }
 
     fn inline_one(&self, inlined: &Inlined, run: &Packed) -> Placed {

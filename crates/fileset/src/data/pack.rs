@@ -102,12 +102,9 @@ impl Packed {
         joined(&self.bytes)
     }
 
-    /// What is stored, in one piece.
+    /// What is stored, in one piece of its own: a part of what was written would keep all of that in memory.
     pub(super) fn whole(&self) -> Bytes {
-        match &self.bytes[..] {
-            [one] => one.clone(),
-            many => many.concat().into(),
-        }
+        self.bytes.concat().into()
     }
 
     /// What is in its chunk once `object`, of so many bytes, holds it from `offset` on.
@@ -219,6 +216,17 @@ mod tests {
             .map(|(chunk, extent)| (*chunk, extent.at, extent.length, extent.stored.offset));
         assert_eq!(places.collect::<Vec<_>>(), [(0, 0, 15, 0), (3, 0, 7, 15)]);
         assert_eq!(pack.payload().len(), 22);
+    }
+
+    /// Much was written at once and cut to little: the rest stayed in memory with what the metadata has.
+    #[test]
+    fn what_is_stored_in_one_piece_keeps_nothing_else_in_memory() {
+        let written = Bytes::from(vec![1; 1 << 20]);
+        let bytes = written.slice(..10);
+        let runs = runs(vec![Piece { offset: 0, bytes }], Compression::None);
+        let whole = Packed::plain(&runs[0]).whole();
+        assert_eq!(whole, written[..10]);
+        assert_ne!(whole.as_ptr(), written.as_ptr());
     }
 
     #[test]

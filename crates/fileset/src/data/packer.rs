@@ -175,14 +175,14 @@ impl Packer {
         pieces: Vec<Piece>,
         compression: Compression,
     ) -> FsResult<Vec<Placed>> {
-        let bytes = pieces.iter().map(|piece| piece.bytes.len() as u64).sum();
-        match self.objects.ahead() {
-            Some(Ahead::Inlined(inlined)) if inlined.takes(bytes) => Ok(self
-                .objects
-                .inline(inlined, &runs(pieces, compression))
-                .await),
-            _ => self.store(pieces, compression).await,
+        let runs = runs(pieces, compression);
+        if let Some(Ahead::Inlined(inlined)) = self.objects.ahead()
+            && inlined.takes(runs.iter().map(Run::length).sum())
+            && let Some(placed) = self.objects.inline(inlined, &runs).await
+        {
+            return Ok(placed);
         }
+        self.store_runs(runs).await
     }
 
     /// Stores pieces, which are in order and do not overlap, compressed so, and returns where they are.
@@ -191,7 +191,11 @@ impl Packer {
         pieces: Vec<Piece>,
         compression: Compression,
     ) -> FsResult<Vec<Placed>> {
-        let (mut placed, runs) = self.spooled(runs(pieces, compression)).await;
+        self.store_runs(runs(pieces, compression)).await
+    }
+
+    async fn store_runs(self: &Arc<Self>, runs: Vec<Run>) -> FsResult<Vec<Placed>> {
+        let (mut placed, runs) = self.spooled(runs).await;
         placed.extend(self.put(runs).await?);
         Ok(placed)
     }
@@ -294,7 +298,15 @@ async fn put(under_way: UnderWay, waiting: Vec<Waiting>) {
 
 #[cfg(test)]
 mod tests {
+    use penstock_base::{BufferPool, MemoryBudget};
+    use penstock_object_testing::MemoryStore;
+    use penstock_transfer::Transfer;
+
     use super::*;
+    use crate::{
+        data::Inlined,
+        engine::{Engine, MemoryEngine},
+    };
 
     fn waiting(length: usize, since: Instant) -> Waiting {
         let bytes = vec![0; length].into();
@@ -311,6 +323,30 @@ mod tests {
             Next::Put(runs, size) => (runs.len(), size),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// All that waited for memory for frames had been told before that there is room.
+    #[tokio::test]
+    async fn no_more_than_there_is_room_for_is_with_the_metadata_however_many_are_saved_at_once() {
+        let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::default());
+        let inlined = Inlined::open(engine, Arc::new(MemoryStore::new())).await;
+        let inlined = inlined.expect("it is empty");
+        let pool = BufferPool::new(MemoryBudget::new(64 << 20));
+        let objects = Objects::with_ahead(
+            Transfer::new(Arc::<Inlined>::clone(&inlined), pool),
+            Some(Ahead::Inlined(Arc::clone(&inlined))),
+        );
+        let packer = Packer::new(Arc::new(objects));
+        let saves = (0..400_u64).map(|seed| {
+            let mut bytes = vec![0; 60 << 10];
+            fastrand::Rng::with_seed(seed).fill(&mut bytes);
+            let bytes = bytes.into();
+            packer.store_or_inline(vec![Piece { offset: 0, bytes }], Compression::Lz4)
+        });
+        let placed = try_join_all(saves).await;
+        assert_eq!(placed.expect("the bucket takes the rest").len(), 400);
+        let (bytes, _) = inlined.unsent().waiting();
+        assert!((7 << 20..=8 << 20).contains(&bytes), "{bytes}");
     }
 
     #[tokio::test]

@@ -281,10 +281,22 @@ impl Spool {
     /// All bytes of an object, which are on the disk then: a power cut may bring its file back after the bucket has it, and
     /// what is found is sent once more.
     pub(crate) fn read(&self, due: &Due) -> io::Result<Bytes> {
+        self.read_synced(due, fs::File::sync_data)
+    }
+
+    /// The same, synced so.
+    fn read_synced(
+        &self,
+        due: &Due,
+        sync: impl FnOnce(&fs::File) -> io::Result<()>,
+    ) -> io::Result<Bytes> {
         let spooled = self.file(due.object)?;
         let mut bytes = vec![0; due.length as usize];
         run_blocking(|| {
-            self.sync(&spooled)?;
+            let synced = sync(&spooled.file);
+            synced.inspect_err(|_| self.sync_failed())?;
+            // Not before: a barrier that is passed meanwhile waits for the disk as well. Nobody adds to it any more.
+            spooled.is_unsynced.store(false, Ordering::SeqCst);
             spooled.file.read_exact_at(&mut bytes, 0)
         })?;
         Ok(bytes.into())
@@ -295,9 +307,13 @@ impl Spool {
         spooled.is_unsynced.store(false, Ordering::SeqCst);
         spooled.file.sync_data().inspect_err(|_| {
             spooled.is_unsynced.store(true, Ordering::SeqCst);
-            self.has_failed.store(true, Ordering::SeqCst);
-            self.note_failure();
+            self.sync_failed();
         })
+    }
+
+    fn sync_failed(&self) {
+        self.has_failed.store(true, Ordering::SeqCst);
+        self.note_failure();
     }
 
     /// Fails once a sync failed, also one that the upload of an object made.
@@ -508,6 +524,23 @@ mod tests {
         spool.read(&due).expect("it is here");
         let spooled = spool.file(due.object).expect("it is here");
         assert!(!spooled.is_unsynced.load(Ordering::SeqCst));
+    }
+
+    /// A sync of the log that came meanwhile took for synced what the disk did not have: a power cut took it.
+    #[tokio::test]
+    async fn nothing_counts_as_synced_before_the_sync_of_an_upload_has_ended() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let spool = spool(&directory);
+        drop(taken(&spool, 6).await);
+        let due = due(&spool);
+        let spooled = spool.file(due.object).expect("it is here");
+        let mut was_unsynced = false;
+        let look = |file: &fs::File| {
+            was_unsynced = spooled.is_unsynced.load(Ordering::SeqCst);
+            file.sync_data()
+        };
+        spool.read_synced(&due, look).expect("it is here");
+        assert!(was_unsynced, "who passes the barrier syncs it, too");
     }
 
     /// The kernel says once that a sync failed: to the upload, and the sync of the log that came next succeeded.

@@ -61,6 +61,8 @@ pub(crate) struct Due {
     pub(crate) object: ObjectId,
     /// Bytes in it, without those at its end that could not be written.
     pub(crate) length: u32,
+    /// It was sent before, as far as is known: the bucket may have it.
+    pub(crate) may_be_there: bool,
 }
 
 /// Room in an object for one run. The object is not uploaded before this is gone.
@@ -162,8 +164,7 @@ impl Unsent {
         now: Instant,
         held: impl FnOnce() -> HashSet<ObjectId>,
     ) -> Option<Due> {
-        let (object, length) = self.state.lock().due(now, held)?;
-        Some(Due { object, length })
+        self.state.lock().due(now, held)
     }
 
     /// When to ask for [`Unsent::due`] again, unless the bell rings before.

@@ -7,7 +7,7 @@ use std::{
 
 use penstock_base::clock::{self, Instant};
 
-use super::{OPEN_FOR, UPLOADS_MAX};
+use super::{Due, OPEN_FOR, UPLOADS_MAX};
 use crate::{data::ObjectId, schema::BLOCK_SIZE};
 
 /// When an object is asked for again that somebody has not referred to yet.
@@ -34,6 +34,8 @@ struct Waiting {
     runs: usize,
     /// Those of them that are being written.
     slots: usize,
+    /// Its upload was begun before, here or by an earlier process.
+    was_tried: bool,
     /// When it is sealed, or tried again.
     due: Instant,
 }
@@ -59,6 +61,7 @@ impl State {
             stage,
             runs: 0,
             slots: 0,
+            was_tried: stage != Stage::Open,
             due,
         };
         self.objects.insert(object, waiting);
@@ -141,7 +144,7 @@ impl State {
         &mut self,
         now: Instant,
         held: impl FnOnce() -> HashSet<ObjectId>,
-    ) -> Option<(ObjectId, u32)> {
+    ) -> Option<Due> {
         let open = self.open.and_then(|open| self.objects.get(&open));
         if open.is_some_and(|open| open.due <= now) {
             self.seal();
@@ -160,7 +163,11 @@ impl State {
                 continue;
             }
             waiting.stage = Stage::Uploading;
-            return Some((*object, waiting.end));
+            return Some(Due {
+                object: *object,
+                length: waiting.end,
+                may_be_there: waiting.was_tried,
+            });
         }
         None
     }
@@ -183,6 +190,7 @@ impl State {
     pub(super) fn upload_failed(&mut self, object: ObjectId, again: Instant) {
         if let Some(waiting) = self.objects.get_mut(&object) {
             waiting.stage = Stage::Sealed;
+            waiting.was_tried = true;
             waiting.due = again;
         }
     }
