@@ -2,7 +2,7 @@
 //! of each.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     mem::discriminant,
     sync::{
         Arc,
@@ -68,6 +68,8 @@ pub struct Client {
     pub model: Arc<Mutex<Model>>,
     chance: Rng,
     handles: BTreeMap<FileId, HandleId>,
+    /// Open files that were changed since a sync of them: a close of others promises nothing.
+    changed: Mutex<BTreeSet<FileId>>,
     writes: u64,
 }
 
@@ -78,6 +80,7 @@ impl Client {
             model: Arc::new(Mutex::new(Model::new())),
             chance: Rng::with_seed(seed),
             handles: BTreeMap::new(),
+            changed: Mutex::default(),
             writes: (number as u64) << 32,
         }
     }
@@ -85,6 +88,7 @@ impl Client {
     /// The process is gone, and with it all handles.
     pub fn crashed(&mut self) {
         self.handles.clear();
+        self.changed.lock().clear();
     }
 
     pub async fn act(&mut self, served: &Served, deeds: usize) {
@@ -337,6 +341,9 @@ impl Client {
     ) -> Option<T> {
         let before = self.model.lock().content(file).live();
         self.model.lock().content(file).change(after.clone());
+        if *before != after {
+            self.changed.lock().insert(file);
+        }
         let error = match call.await {
             Ok(done) => return Some(done),
             Err(error) => error,
@@ -482,8 +489,12 @@ impl Client {
     async fn close(&mut self, served: &Served, file: FileId) {
         let applied = served.disk.applied();
         let handle = self.handles.remove(&file).expect("it is open");
+        let is_changed = self.changed.lock().contains(&file);
         let closed = served.place.close(handle).await;
-        self.told(served, (file, applied), closed);
+        if is_changed || closed.is_err() {
+            self.told(served, (file, applied), closed);
+        }
+        self.changed.lock().remove(&file);
     }
 
     /// What a sync or a close said of what was changed before it.
@@ -491,6 +502,7 @@ impl Client {
         match synced {
             Ok(()) => {
                 self.model.lock().content(file).durable();
+                self.changed.lock().remove(&file);
                 served.acknowledge(applied);
             }
             Err(error) => assert!(passes(&error), "{error}"),

@@ -108,13 +108,9 @@ impl State {
         self.tip.sequence
     }
 
-    pub(super) fn recent_bytes(&self) -> usize {
-        self.recent_bytes
-    }
-
-    /// Whether a checkpoint is due, which `recent_max` bytes of changes are a reason for, and a log of several times as
-    /// many: what is put and goes again leaves nothing else.
-    pub(super) fn is_due(&self, recent_max: usize) -> bool {
+    /// Whether there are `recent_max` bytes of changes, or a log of several times as many: what is put and goes again
+    /// leaves nothing else.
+    pub(super) fn has(&self, recent_max: usize) -> bool {
         self.recent_bytes >= recent_max || self.logged_bytes >= LOG_FACTOR * recent_max
     }
 
