@@ -19,8 +19,7 @@
 //! | `B` object | its length, and how many bytes of files refer to it ([`ObjectUse`]) |
 //! | `G` object | nothing: no file refers to it any more, and it is to be deleted from the bucket |
 //! | `d` object, offset | bytes of an object that the bucket does not have yet ([`crate::data::Inlined`]) |
-//! | `N` | a mark: the last inode that was given out |
-//! | `W` | a mark: how often leaked objects were deleted |
+//! | `N`, `W` | marks: the last inode that was given out; how often leaked objects were deleted |
 //! | `Q` | how often it was brought to another engine: eight bytes, absent for never |
 //! | `J`, `c` | what is done by itself, and when last ([`Schedule`]); how what is saved is compressed, if it is ([`Compression`]) |
 //! | `Z` | how far keys were brought here from elsewhere, until all are ([`crate::dumps`]) |

@@ -29,12 +29,12 @@ use crate::{
 };
 
 /// How long an operation may take: longer than all that it waits for.
-const PATIENCE: Duration = Duration::from_secs(60 * 60);
+const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Pieces of a scattered write, and how far apart they are.
 const PIECES: u64 = 300;
 const STRIDE: u64 = 7;
 /// Reads of a file whose content is not known, with time in between.
-const ATTEMPTS_MAX: u32 = 100;
+const ATTEMPTS_MAX: u32 = 1000;
 /// Handles of files without a name.
 const STRAYS_MAX: usize = 3;
 
