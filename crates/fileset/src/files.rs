@@ -103,6 +103,9 @@ struct Table {
     /// With the number of those who need them here.
     files: HashMap<Inode, (Arc<File>, usize)>,
     handles: HashMap<HandleId, Handle>,
+    /// Files that were taken out with changes that are not known to be durable, and how many of them are by now.
+    undurable: u64,
+    durable: u64,
 }
 
 /// All open files.
@@ -187,10 +190,15 @@ impl Files {
         let size = self.size(inode).await?;
         let file = {
             let mut table = self.table.lock();
+            let may_be_undurable = table.durable < table.undurable;
             let (file, pins) = table
                 .files
                 .entry(inode)
                 .or_insert_with(|| (Arc::new(File::new(inode, self.pending(size))), 0));
+            if *pins == 0 && may_be_undurable {
+                // It may be one of those.
+                file.moved();
+            }
             *pins += 1;
             Arc::clone(file)
         };
@@ -315,8 +323,10 @@ impl Files {
     fn drop_idle(table: &mut Table, inode: Inode) {
         let is_idle =
             |(file, pins): &(Arc<File>, usize)| *pins == 0 && !file.pending.lock().is_unsaved();
-        if table.files.get(&inode).is_some_and(is_idle) {
-            table.files.remove(&inode);
+        if table.files.get(&inode).is_some_and(is_idle)
+            && let Some((file, _)) = table.files.remove(&inode)
+        {
+            table.undurable += u64::from(!file.pending.lock().is_durable());
         }
     }
 

@@ -190,6 +190,8 @@ async fn the_close_of_a_file_to_which_nothing_was_written_waits_for_no_request()
 /// How a file is changed without a write.
 #[derive(Debug, Clone, Copy)]
 enum Altering {
+    /// By its name, while nobody has it open.
+    Beside,
     Truncating,
     Resizing,
     Reserving,
@@ -197,7 +199,8 @@ enum Altering {
 }
 
 impl Altering {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
+        Self::Beside,
         Self::Truncating,
         Self::Resizing,
         Self::Reserving,
@@ -211,15 +214,22 @@ impl Altering {
             truncate: matches!(self, Self::Truncating),
             ..OpenOptions::READ_WRITE
         };
+        let resize = async |size| {
+            let changes = AttributeChanges {
+                size: Some(size),
+                ..AttributeChanges::default()
+            };
+            place.change(inode, changes).await.unwrap();
+        };
+        if matches!(self, Self::Beside) {
+            resize(20).await;
+        }
         let handle = place.open(inode, options).await.unwrap();
         match self {
+            Self::Beside => (handle, 20),
             Self::Truncating => (handle, 0),
             Self::Resizing => {
-                let changes = AttributeChanges {
-                    size: Some(10),
-                    ..AttributeChanges::default()
-                };
-                place.change(inode, changes).await.unwrap();
+                resize(10).await;
                 (handle, 10)
             }
             Self::Reserving => {
@@ -250,6 +260,34 @@ async fn a_close_makes_durable_what_was_changed_before_it_without_a_write() {
         let found = second.place.find(ROOT, &name(0)).await.unwrap();
         assert_eq!(found.size, size, "{altering:?}");
     }
+}
+
+/// Who opened it again and closed it was told that all is well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_close_behind_one_that_failed_says_what_is_not_durable_still() {
+    let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let faults = Faults::new(1);
+    let bucket: Arc<dyn Store> = Arc::new(Faulty::new(memory, Arc::clone(&faults)));
+    let machine = Machine::first(&bucket).await;
+    let place = &machine.place;
+    create(place, 0).await;
+    let refuse = Fault::fail(ErrorKind::Unavailable);
+    faults.rate(Some(Operation::Put), 1.0, refuse);
+    let inode = place.find(ROOT, &name(0)).await.unwrap().inode;
+    let handle = place.open(inode, OpenOptions::WRITE).await.unwrap();
+    place
+        .write(handle, WritePlace::At(0), b"new")
+        .await
+        .unwrap();
+    assert!(place.close(handle).await.is_err());
+    let again = place.open(inode, OpenOptions::WRITE).await.unwrap();
+    assert!(
+        place.close(again).await.is_err(),
+        "the bucket has nothing of it"
+    );
+    faults.clear();
+    let again = place.open(inode, OpenOptions::WRITE).await.unwrap();
+    place.close(again).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -68,7 +68,8 @@ pub struct GetOptions {
     /// Ask the store itself, whatever a cache on the way may know: with `if_match` a success then
     /// proves that the object has this tag now.
     pub fresh: bool,
-    /// Nothing else is ever put under this key: what a cache on the way knows of it is right, whatever its tag is.
+    /// Nothing else is ever put under this key: what a cache on the way knows of it is right, whatever its tag is. With `fresh`
+    /// the caller found that it is not, and the cache forgets it.
     pub unchanging: bool,
 }
 

@@ -54,7 +54,7 @@ use crate::{
     estimate::PathEstimate,
     memory::SetAside,
     metrics::Metrics,
-    reader::{Habit, ReadAhead, Readers},
+    reader::{Habit, Origin, ReadAhead, Readers},
     writer::CleanUps,
 };
 
@@ -178,7 +178,17 @@ impl Transfer {
         range: Range<u64>,
         memory: Reservation,
     ) -> TransferResult<Payload> {
-        reader::fetch_range(self, version, range, memory).await
+        reader::fetch_range(self, version, range, (memory, Origin::Anywhere)).await
+    }
+
+    /// The same from the store itself, whatever caches on the way have.
+    pub async fn fetch_anew(
+        self: &Arc<Self>,
+        version: ObjectVersion,
+        range: Range<u64>,
+        memory: Reservation,
+    ) -> TransferResult<Payload> {
+        reader::fetch_range(self, version, range, (memory, Origin::TheStore)).await
     }
 
     /// Begins to write an object. No request is made yet.

@@ -57,11 +57,10 @@ pub use self::{
     extent::{Extent, Frames, Grains},
     extents::{ExtentReader, FileRead, MapPart, Refused},
 };
-pub(crate) use self::{habit::Habit, idle::Readers, share::ReadAhead};
+pub(crate) use self::{habit::Habit, idle::Readers, receive::Origin, share::ReadAhead};
 use self::{
     held::{Piece, push_zeros},
     part::Part,
-    receive::Origin,
     source::{Errand, Errands, Source},
     state::{Plan, State},
     stream::InFlight,
@@ -137,15 +136,15 @@ pub(crate) async fn fetch_whole(
     fetch(transfer, &range, (errand, memory), Origin::TheStore).await
 }
 
-/// Receives a part of an object into `memory`, from wherever it is.
+/// Receives a part of an object into `memory`.
 pub(crate) async fn fetch_range(
     transfer: &Arc<Transfer>,
     version: ObjectVersion,
     range: Range<u64>,
-    memory: Reservation,
+    (memory, origin): (Reservation, Origin),
 ) -> TransferResult<Payload> {
     let errand = Errand::of_object(Arc::new(version), &range);
-    fetch(transfer, &range, (errand, memory), Origin::Anywhere).await
+    fetch(transfer, &range, (errand, memory), origin).await
 }
 
 /// Receives `range` of what an errand brings.

@@ -10,6 +10,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -17,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use penstock_base::{FsError, FsResult, Mutex, Payload, random, run_blocking};
+use penstock_base::{FsError, FsResult, Mutex, Payload, Reservation, random, run_blocking};
 use penstock_object::{DELETE_MANY_MAX, ETag, Key, PutOptions};
 use penstock_transfer::{Frames, Grains, ObjectVersion, Transfer};
 
@@ -234,18 +235,28 @@ impl Objects {
     }
 
     /// Receives a range of the object that has a run.
-    pub(crate) async fn fetch(
+    pub(crate) async fn fetch(&self, stored: &Stored, range: Range<u32>) -> FsResult<Payload> {
+        let (version, memory) = self.means(stored, &range).await?;
+        let fetched = self.transfer.fetch(version, wide(&range), memory);
+        fetched.await.map_err(|error| transfer_failure(&error))
+    }
+
+    /// The same from the bucket itself, where what caches on the way have was damaged.
+    pub(crate) async fn fetch_anew(&self, stored: &Stored, range: Range<u32>) -> FsResult<Payload> {
+        let (version, memory) = self.means(stored, &range).await?;
+        let fetched = self.transfer.fetch_anew(version, wide(&range), memory);
+        fetched.await.map_err(|error| transfer_failure(&error))
+    }
+
+    async fn means(
         &self,
         stored: &Stored,
-        range: std::ops::Range<u32>,
-    ) -> FsResult<Payload> {
-        let version = version(stored)?;
-        let start = u64::from(range.start);
+        range: &Range<u32>,
+    ) -> FsResult<(ObjectVersion, Reservation)> {
         let length = u64::from(range.end - range.start);
         let memory = self.transfer.read_memory(Transfer::cost(length)).await;
         let memory = memory.map_err(|error| transfer_failure(&error))?;
-        let fetched = self.transfer.fetch(version, start..start + length, memory);
-        fetched.await.map_err(|error| transfer_failure(&error))
+        Ok((version(stored)?, memory))
     }
 
     /// Deletes objects. Those that could not be are returned.
@@ -301,6 +312,10 @@ impl Objects {
     pub(crate) fn transfer(&self) -> &Arc<Transfer> {
         &self.transfer
     }
+}
+
+fn wide(range: &Range<u32>) -> Range<u64> {
+    range.start.into()..range.end.into()
 }
 
 /// Where the bytes of an extent lie, which begin at `offset` of their file, and what they are compared with.

@@ -1,4 +1,8 @@
-//! What tells caches on the way that objects of a file system are never replaced.
+//! What tells caches on the way that objects of a file system are never replaced by something else.
+//!
+//! One that the bucket was sent and this machine did not hear of is sent again, from the spool or the log: the same bytes in the same places, as many as anything
+//! refers to. Encrypted, they are others each time: a cache through which the second one did not pass may then mix both, which does not decrypt, and a read
+//! that finds that asks the bucket itself, with which the cache forgets the object.
 
 use std::sync::Arc;
 

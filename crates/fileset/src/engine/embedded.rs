@@ -49,7 +49,7 @@ const TREE: &str = "tree";
 const REPLACEMENT: &str = "tree.new";
 /// Changes over the tree that begin a checkpoint, as a part of the memory.
 const RECENT_SHARE: u64 = 8;
-/// The same at most: what lies between two checkpoints is read again after a crash.
+/// The same at most.
 const RECENT_MAX: u64 = 8 << 20;
 
 /// Where an embedded engine keeps its files, and how much memory it may use.
@@ -213,7 +213,7 @@ impl Prepared {
         }
         log.sync()?;
         let recent_max = (settings.memory / RECENT_SHARE).min(RECENT_MAX) as usize;
-        let state = State::new(self.tree.state()?, self.replayed);
+        let state = State::new((self.tree.state()?, self.merged), self.replayed);
         self.disk.be_patient(true);
         let end = LogEnd::new((log, written), tap);
         let shared = Shared::new((state, end), (self.merged, recent_max), self.disk);

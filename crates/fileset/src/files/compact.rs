@@ -298,9 +298,17 @@ impl Files {
 
     /// Fetches a part of an object, and returns the bytes in it with their places in the chunk.
     async fn fetch_span(&self, span: Span) -> FsResult<Vec<(u32, Bytes)>> {
-        let first = &span.wanted[0].stored;
-        let payload = self.objects.fetch(first, span.range.clone()).await?;
-        run_blocking(|| parts(&span, &payload))
+        let (first, range) = (&span.wanted[0].stored, &span.range);
+        let looked_at = |payload: FsResult<Payload>| {
+            let payload = payload?;
+            run_blocking(|| parts(&span, &payload))
+        };
+        match looked_at(self.objects.fetch(first, range.clone()).await) {
+            Err(FsError::Corrupt(_)) => {
+                looked_at(self.objects.fetch_anew(first, range.clone()).await)
+            }
+            looked_at => looked_at,
+        }
     }
 }
 

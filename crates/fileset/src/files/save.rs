@@ -193,9 +193,11 @@ impl Files {
     /// Saves a file; what is in the metadata is durable then.
     pub(crate) async fn sync(self: &Arc<Self>, file: &Arc<File>) -> FsResult<()> {
         self.save(file).await?;
-        let changes = file.pending.lock().changes();
+        let (changes, others) = (file.pending.lock().changes(), self.table.lock().undurable);
         self.engine.sync().await?;
         file.pending.lock().made_durable(changes);
+        let mut table = self.table.lock();
+        table.durable = table.durable.max(others);
         Ok(())
     }
 

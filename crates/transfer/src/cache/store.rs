@@ -88,6 +88,10 @@ impl Store for CachedStore {
         options: GetOptions,
         sink: &mut dyn BodySink,
     ) -> ObjectResult<Got> {
+        if options.fresh && options.unchanging {
+            // What was kept is not what was put there.
+            self.versions.forget(key);
+        }
         let etag = options.if_match.as_ref();
         if options.fresh || etag.is_none() && !options.unchanging {
             return self.inner.get(key, options, sink).await;

@@ -469,6 +469,35 @@ async fn what_is_never_replaced_is_kept_without_a_tag_and_what_may_be_is_not() {
     assert_eq!(read.expect_err("it is gone").kind, ErrorKind::NotFound);
 }
 
+/// Whoever found that what is kept is not what is there asked the store each time from then on.
+#[tokio::test]
+async fn what_is_kept_without_a_tag_is_forgotten_with_a_fresh_read() {
+    let bench = Bench::new(64 * MIB);
+    bench.put("a", &vec![1; 200_000]).await;
+    let read = async |fresh: bool| {
+        let options = GetOptions {
+            unchanging: true,
+            fresh,
+            ..GetOptions::default()
+        };
+        let mut bytes = Vec::new();
+        let got = bench.store.get(&key("a"), options, &mut bytes).await;
+        got.expect("a read");
+        bench.settle();
+        bytes[0]
+    };
+    assert_eq!(read(false).await, 1);
+    let payload = Payload::from(vec![2; 200_000]);
+    let key_of_a = key("a");
+    let put = bench.memory.put(&key_of_a, payload, PutOptions::default());
+    put.await.expect("a put");
+    assert_eq!(read(false).await, 1, "it is kept");
+    assert_eq!(read(true).await, 2);
+    assert_eq!(read(false).await, 2, "and forgotten");
+    let before = bench.gets();
+    assert_eq!((read(false).await, bench.gets()), (2, before));
+}
+
 #[tokio::test]
 async fn one_process_at_a_time_and_what_is_dropped_is_gone() {
     let bench = Bench::new(64 * MIB);

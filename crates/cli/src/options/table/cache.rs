@@ -17,7 +17,7 @@ pub(crate) static CACHE_DIR: OptionSpec = OptionSpec {
     kind: Kind::Path,
     default: Default::Depends("none: nothing is kept on a disk"),
     help: "Directory that keeps what was read",
-    detail: "It outlives the mount. Versions are told apart by their ETag, and each block is \
+    detail: "It outlives the mount. Versions are told apart by their ETag, of which the objects of a fileset need none, and each block is \
              compared with its checksum when it is read. What lies there can be read by the user \
              who mounts, and by nobody else. One mount at a time can use a directory.",
     effect: "Reading again costs no request. A version that was cached can be read without the \

@@ -16,7 +16,8 @@ use crate::engine::{
 /// written, sent and read back whole: this is a small part of the one and of a machine's memory, and 64 times what the
 /// steps are held to in which long operations run.
 const RECORD_MAX: usize = 64 << 20;
-/// What is read again after a crash is at most so many times what is in memory.
+/// A checkpoint is due when the log has so many times what may be in memory, and operations wait for it at twice as much: what
+/// is read again after a crash is no more than that, and as much again if it comes in the midst of a checkpoint.
 const LOG_FACTOR: usize = 4;
 /// What a key costs in memory beside its bytes.
 const KEY_OVERHEAD: usize = 96;
@@ -41,8 +42,12 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(tree: TreeState, replayed: Replayed) -> Self {
+    /// Over a tree that has all up to operation `merged`.
+    pub(super) fn new((tree, merged): (TreeState, u64), replayed: Replayed) -> Self {
         let recent_bytes = replayed.changes.iter().map(cost).sum();
+        let records = replayed.records.iter();
+        let unmerged = records.filter(|record| record.sequence > merged);
+        let logged_bytes = unmerged.map(|record| record.whole.len()).sum();
         Self {
             recent: replayed.changes,
             merging: Arc::default(),
@@ -50,7 +55,7 @@ impl State {
             records: BytesMut::new(),
             tip: replayed.tip,
             recent_bytes,
-            logged_bytes: recent_bytes,
+            logged_bytes,
             failed: None,
         }
     }

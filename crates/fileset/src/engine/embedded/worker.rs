@@ -560,6 +560,42 @@ mod tests {
         assert!((1..=2).contains(&checkpoints), "{checkpoints}");
     }
 
+    /// What was put and went again was forgotten with a kill, so that the log grew by as much as it may have at each of them.
+    #[tokio::test]
+    async fn the_log_that_a_kill_left_counts_for_the_next_checkpoint() {
+        const VALUE: usize = 64 << 10;
+        let mut directory = tempfile::tempdir().expect("a directory");
+        let mut checkpoints = 0;
+        for _ in 0..3 {
+            let engine = EmbeddedEngine::open(&settings(&directory)).expect("it is whole");
+            for _ in 0..3 * engine.shared.recent_max / VALUE {
+                for value in [Some(Bytes::from(vec![7; VALUE])), None] {
+                    let changed = transact(&engine, move |transaction| -> EngineResult<()> {
+                        match value.clone() {
+                            Some(value) => transaction.put(b"key", value),
+                            None => transaction.delete(b"key"),
+                        }
+                        Ok(())
+                    });
+                    changed.await.expect("it works");
+                }
+            }
+            engine.sync().await.expect("it works");
+            clock::sleep(SYNC_INTERVAL / 4).await;
+            checkpoints += engine.shared.progress.borrow().checkpoints;
+            // As a kill leaves it.
+            let left = tempfile::tempdir().expect("a directory");
+            for entry in fs::read_dir(directory.path()).expect("it is there") {
+                let path = entry.expect("it is there").path();
+                let name = path.file_name().expect("it has one");
+                fs::copy(&path, left.path().join(name)).expect("there is room");
+            }
+            engine.close().await.expect("it works");
+            directory = left;
+        }
+        assert!(checkpoints >= 1, "nine times the memory was logged");
+    }
+
     /// Fails once it has an engine, in which an operation is applied then that is not in the log yet.
     #[derive(Default)]
     struct Late(OnceLock<Arc<Shared>>);

@@ -123,7 +123,7 @@ pub(super) struct Shipping {
     pub(super) foldable: Notify,
 }
 
-/// The last groups that the bucket took, so that a checkpoint need not read them back.
+/// Groups that the bucket took, the first behind the last checkpoint, so that the next one need not read them back.
 #[derive(Debug)]
 struct Kept {
     groups: VecDeque<Group>,
@@ -141,10 +141,10 @@ impl Kept {
     }
 
     fn add(&mut self, group: Group) {
-        self.bytes += group.bytes();
-        self.groups.push_back(group);
-        while self.bytes > self.limit {
-            self.forget_first();
+        let bytes = group.bytes();
+        if self.bytes + bytes <= self.limit {
+            self.bytes += bytes;
+            self.groups.push_back(group);
         }
     }
 
@@ -531,6 +531,27 @@ mod tests {
     use penstock_object_testing::MemoryStore;
 
     use super::*;
+
+    /// A checkpoint is made of the first ones, and those were the ones that went.
+    #[test]
+    fn the_groups_that_a_checkpoint_needs_first_are_kept() {
+        let group = |number| Group {
+            name: LogName { epoch: 1, number },
+            before: Tip::default(),
+            last: number,
+            records: vec![Bytes::from(vec![0; 40])],
+        };
+        let mut kept = Kept::new(100);
+        (1..4).for_each(|number| kept.add(group(number)));
+        let numbers = |kept: &Kept| -> Vec<_> {
+            let groups = kept.groups.iter();
+            groups.map(|group| group.name.number).collect()
+        };
+        assert_eq!(numbers(&kept), [1, 2]);
+        kept.forget_first();
+        kept.add(group(4));
+        assert_eq!((numbers(&kept), kept.bytes), (vec![2, 4], 80));
+    }
 
     /// Each of them in an allocation of its own, they would hold a multiple of what they are counted as.
     #[test]
