@@ -17,7 +17,8 @@ use penstock_fileset::{
     garbage::{Garbage, Sweep, collect_garbage},
     usage,
 };
-use penstock_object::{GetOptions, HeadOptions, Key, PutOptions};
+use penstock_object::{GetOptions, HeadOptions, Key, Operation, PutOptions};
+use penstock_object_testing::Fault;
 use penstock_vfs::{AttributeChanges, HandleId, Inode, OpenOptions, WritePlace};
 use proptest::prelude::*;
 
@@ -143,10 +144,14 @@ async fn small_files_share_compressed_objects() {
         written.await.unwrap();
         handles.push(handle);
     }
+    // Who comes while a request is under way goes with the next one.
+    let slow = Fault::Delay(Duration::from_millis(100));
+    place.faults.rate(Some(Operation::Put), 1.0, slow);
     let closed = handles.into_iter().map(|handle| place.close(handle));
     for closed in futures_util::future::join_all(closed).await {
         closed.unwrap();
     }
+    place.faults.clear();
     let objects = place.objects().await.len();
     assert!(objects < 30, "{objects}");
     assert!(stored(&place).await < 60 * 5000 * 9 / 10);
