@@ -17,10 +17,7 @@ use penstock_base::{
     Mutex,
     clock::{self, Instant},
 };
-use penstock_object::{
-    DeleteFailure, ETag, ErrorKind, Key, ObjectError, ObjectInfo, ObjectKind, ObjectResult,
-    Operation, Store,
-};
+use penstock_object::{ETag, ErrorKind, Key, ObjectError, ObjectInfo, ObjectKind, Operation};
 use tokio::sync::{Notify, watch};
 
 use self::state::State;
@@ -211,47 +208,6 @@ impl Unsent {
         }
         is_here
     }
-
-    fn takes_care_of_key(&self, key: &Key) -> bool {
-        ObjectId::of_key(key.as_str()).is_some_and(|object| self.takes_care_of(object))
-    }
-
-    /// Deletes what is in the bucket below. What is here goes from here.
-    pub(super) async fn delete(&self, below: &dyn Store, key: &Key) -> ObjectResult<()> {
-        match self.takes_care_of_key(key) {
-            true => Err(busy(key)),
-            false => below.delete(key).await,
-        }
-    }
-
-    /// The same of many.
-    pub(super) async fn delete_many(
-        &self,
-        below: &dyn Store,
-        keys: &[Key],
-    ) -> ObjectResult<Vec<DeleteFailure>> {
-        let (mut failed, mut others) = (Vec::new(), Vec::new());
-        for key in keys {
-            match self.takes_care_of_key(key) {
-                false => others.push(key.clone()),
-                true => failed.push(DeleteFailure {
-                    key: key.clone(),
-                    kind: ErrorKind::Unavailable,
-                    code: String::new(),
-                    message: busy(key).message,
-                }),
-            }
-        }
-        if !others.is_empty() {
-            failed.extend(below.delete_many(&others).await?);
-        }
-        Ok(failed)
-    }
-}
-
-fn busy(key: &Key) -> ObjectError {
-    let message = "the bucket does not have it yet";
-    ObjectError::new(ErrorKind::Unavailable, Operation::Delete, message).about(key)
 }
 
 /// What the bucket does not have yet has no tag: nobody replaces it.

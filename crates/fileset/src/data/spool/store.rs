@@ -25,6 +25,12 @@ impl Spool {
         let length = self.unsent.length(object)?;
         Some((self.file(object).ok()?, u64::from(length)))
     }
+
+    /// What is here goes from here.
+    fn takes_care_of(&self, key: &Key) -> bool {
+        let object = ObjectId::of_key(key.as_str());
+        object.is_some_and(|object| self.unsent.takes_care_of(object))
+    }
 }
 
 #[async_trait]
@@ -60,12 +66,35 @@ impl Store for Spool {
     }
 
     async fn delete(&self, key: &Key) -> ObjectResult<()> {
-        self.unsent.delete(&*self.below, key).await
+        match self.takes_care_of(key) {
+            true => Err(busy(key)),
+            false => self.below.delete(key).await,
+        }
     }
 
     async fn delete_many(&self, keys: &[Key]) -> ObjectResult<Vec<DeleteFailure>> {
-        self.unsent.delete_many(&*self.below, keys).await
+        let (mut failed, mut others) = (Vec::new(), Vec::new());
+        for key in keys {
+            match self.takes_care_of(key) {
+                false => others.push(key.clone()),
+                true => failed.push(DeleteFailure {
+                    key: key.clone(),
+                    kind: ErrorKind::Unavailable,
+                    code: String::new(),
+                    message: busy(key).message,
+                }),
+            }
+        }
+        if !others.is_empty() {
+            failed.extend(self.below.delete_many(&others).await?);
+        }
+        Ok(failed)
     }
+}
+
+fn busy(key: &Key) -> ObjectError {
+    let message = "it is on this disk, and goes from there";
+    ObjectError::new(ErrorKind::Unavailable, Operation::Delete, message).about(key)
 }
 
 /// Reads a range into a sink. Returns where it was full.
