@@ -4,10 +4,15 @@
 
 use std::{
     fs,
-    os::unix::fs::{FileExt, MetadataExt, symlink},
+    io::Read,
+    os::unix::{
+        fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
+        process::CommandExt,
+    },
+    process::Command,
 };
 
-use penstock_tests::{Fileset, Patience, Scratch, data::lines, run_within};
+use penstock_tests::{Bucket, Fileset, Kind, Patience, Scratch, data::lines, run_within};
 
 #[test]
 fn a_fileset_is_made_mounted_filled_checked_and_destroyed() {
@@ -142,4 +147,100 @@ fn an_option_that_means_nothing_for_a_fileset_is_refused() {
     let finished = run_within(Patience::seconds(60), &mut command);
     assert!(!finished.succeeded());
     assert!(finished.stderr.contains("--mode"), "{}", finished.stderr);
+}
+
+#[test]
+fn times_of_access_are_kept_as_the_mount_says() {
+    let fileset = Fileset::new("atime");
+    let mount = fileset.mount();
+    fs::write(mount.join("file"), b"content").unwrap();
+    mount.unmount();
+    // Each mount is another one, and knows nothing of what the one before has shown.
+    let time_after = |mode, flags| {
+        let mount = fileset.mount_with(&fileset.options().option("atime-mode", mode));
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(mount.join("file"))
+            .unwrap();
+        let mut content = String::new();
+        (&file).read_to_string(&mut content).unwrap();
+        assert_eq!(content, "content");
+        drop(file);
+        mount.unmount();
+        let mount = fileset.mount();
+        let file = fs::metadata(mount.join("file")).unwrap();
+        mount.unmount();
+        (file.atime(), file.atime_nsec())
+    };
+    let made = time_after("noatime", 0);
+    assert_eq!(time_after("strictatime", libc::O_NOATIME), made);
+    let once = time_after("relatime", 0);
+    assert!(once > made, "{once:?} {made:?}");
+    assert_eq!(time_after("relatime", 0), once);
+    assert!(time_after("strictatime", 0) > once);
+}
+
+#[test]
+fn a_bucket_has_no_times_of_access() {
+    let bucket = Bucket::new(Kind::Local);
+    let scratch = Scratch::new();
+    let mut command = bucket.command("mount");
+    command
+        .arg("--atime-mode=relatime")
+        .arg(scratch.folder("mnt"));
+    let finished = run_within(Patience::seconds(60), &mut command);
+    assert!(!finished.succeeded());
+    assert!(
+        finished.stderr.contains("atime-mode=relatime"),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[test]
+fn set_id_bits_that_a_write_took_away_are_not_shown() {
+    let fileset = Fileset::new("set-id");
+    let mount = fileset.mount_with(&fileset.options().option("allow-other", "on"));
+    let path = mount.join("program");
+    fs::write(&path, b"content").unwrap();
+    for change in ["echo >>", ":>"] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o6777)).unwrap();
+        let script = format!("{change} '{}'", path.display());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).uid(65534).gid(65534);
+        run_within(Patience::seconds(20), &mut shell).expect_success();
+        let mode = fs::metadata(&path).unwrap().mode() & 0o7777;
+        assert_eq!(mode, 0o777, "{change}");
+    }
+    mount.unmount();
+}
+
+#[test]
+fn programs_and_devices_of_a_fileset_work_where_root_says_so() {
+    let fileset = Fileset::new("trusted");
+    let trusting = fileset
+        .options()
+        .option("suid", "on")
+        .option("dev", "on")
+        .option("allow-other", "on");
+    for (options, works) in [(fileset.options(), false), (trusting, true)] {
+        let mount = fileset.mount_with(&options);
+        let (program, device) = (mount.join("id"), mount.join("null"));
+        if !program.exists() {
+            fs::copy("/usr/bin/id", &program).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+            let mut make = Command::new("mknod");
+            make.arg(&device).args(["c", "1", "3"]);
+            run_within(Patience::seconds(20), &mut make).expect_success();
+        }
+        assert_eq!(fs::write(&device, b"gone").is_ok(), works);
+        if works {
+            let mut id = Command::new(&program);
+            id.arg("-u").uid(65534).gid(65534);
+            let id = run_within(Patience::seconds(20), &mut id).expect_success();
+            assert_eq!(id.stdout, "0\n");
+        }
+        mount.unmount();
+    }
 }

@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime};
 use penstock_base::{FileName, FsError, FsResult, clock};
 use penstock_vfs::{AccessMask, Attributes, Change, Dentry, Identity, Inode, permission};
 
-pub(crate) use attributes::set_attributes;
+pub(crate) use attributes::{drop_set_id, set_accessed, set_attributes};
 pub(crate) use directory::{above, find_position, list, position_of, visit};
 pub(crate) use extents::{
     Edit, FileChange, SizeChange, Step, abandon, chunk, edit, extents_in, fold, next_place,

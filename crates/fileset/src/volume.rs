@@ -4,6 +4,7 @@
 //! What is left here is what only a door needs: references, handles, what a listing remembers, and that what becomes
 //! of a change is told.
 
+mod access_times;
 mod attributes;
 mod changes;
 mod compression;
@@ -35,6 +36,7 @@ use penstock_vfs::{
 };
 
 pub(crate) use self::parts::Parts;
+pub use self::{access_times::AccessTimes, opening::Opening};
 use self::{holding::wanted, names::believed_for};
 use crate::{
     calls, collector,
@@ -63,6 +65,7 @@ pub struct FilesetVolume {
     listings: Listings,
     locks: VolumeLocks,
     scheduler: Scheduler,
+    access_times: AccessTimes,
     /// Another one each time: what was only accepted is lost with the process.
     epoch: u64,
     /// Of the file system: part of the numbers that outlive a mount.
@@ -255,12 +258,14 @@ impl Volume for FilesetVolume {
     }
 
     async fn read_symlink(&self, _by: &Identity, inode: Inode) -> FsResult<Bytes> {
-        let target = self.query(|reads| {
-            operations::node(reads, inode)?;
-            Ok(reads.get(&schema::target(inode))?)
+        let found = self.query(|reads| {
+            let target = reads.get(&schema::target(inode))?;
+            Ok((operations::attributes(reads, inode)?, target))
         });
-        let target = target.await?;
-        target.ok_or(FsError::InvalidArgument("only symbolic links have targets"))
+        let (link, target) = found.await?;
+        let target = target.ok_or(FsError::InvalidArgument("only symbolic links have targets"))?;
+        self.note_access(link).await;
+        Ok(target)
     }
 
     async fn knows_call(&self, call: &CallId) -> FsResult<bool> {
@@ -307,7 +312,11 @@ impl Volume for FilesetVolume {
                     self.parts.catch_up().await?;
                     permission::check(&entry.attributes, by, wanted(options))?;
                 }
-                Some(self.opened(by, made.inode, options).await?)
+                let opened = self.opened(by, made.inode, options).await?;
+                if made.existed {
+                    self.note_open(entry.attributes.clone(), options).await;
+                }
+                Some(opened)
             }
             None => None,
         };
@@ -390,7 +399,9 @@ impl Volume for FilesetVolume {
         }
         permission::check(&file, by, wanted(options))?;
         self.check_named(&file).await?;
-        self.opened(by, inode, options).await
+        let opened = self.opened(by, inode, options).await?;
+        self.note_open(file, options).await;
+        Ok(opened)
     }
 
     async fn read(&self, _by: &Identity, at: Position, length: u32) -> FsResult<Payload> {
@@ -498,6 +509,7 @@ impl Volume for FilesetVolume {
         self.parts.held.take(inode)?;
         let handle = self.parts.files.next_handle();
         self.listings.open(handle, inode);
+        self.note_access(attributes).await;
         Ok(handle)
     }
 

@@ -43,7 +43,13 @@ async fn over_both(
         .await
         .unwrap();
     trash::set(&*engine, days).await.unwrap();
-    let open = |engine| FilesetVolume::open_with(engine, Arc::clone(&transfer), ahead.clone());
+    let open = |engine| {
+        let how = Opening {
+            ahead: ahead.clone(),
+            ..Opening::default()
+        };
+        FilesetVolume::open_with(engine, Arc::clone(&transfer), how)
+    };
     let volume = open(engine).await.unwrap();
     let again = open(other).await.unwrap();
     Ground::writable(volume).served_again_by(again)

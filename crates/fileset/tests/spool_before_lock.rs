@@ -39,7 +39,11 @@ fn opened_both(
 async fn volume(engine: &Arc<dyn Engine>, spool: Arc<Spool>) -> Arc<FilesetVolume> {
     let pool = BufferPool::new(MemoryBudget::new(64 << 20));
     let transfer = Transfer::new(spool.clone(), pool);
-    let opened = FilesetVolume::open_with(Arc::clone(engine), transfer, Some(Ahead::Spool(spool)));
+    let how = Opening {
+        ahead: Some(Ahead::Spool(spool)),
+        ..Opening::default()
+    };
+    let opened = FilesetVolume::open_with(Arc::clone(engine), transfer, how);
     opened.await.unwrap()
 }
 

@@ -44,7 +44,7 @@ use crate::{
 
 use locks::{Endings, RecordLocks};
 use names::NewMode;
-use overlaps::{Overlaps, Sent};
+use overlaps::{By, Overlaps, Sent};
 use writers::{Closed, Source, Writers};
 
 pub(crate) use answer::{Answer, Failure, Outcome, Reply, Undo};
@@ -187,11 +187,20 @@ impl Adapter {
 
     /// Notes that `message` came, which may be begun much later.
     pub(crate) fn arrive(&self, message: &Message<'_>) -> Option<WriteUnderWay> {
-        let Request::Write { transfer, .. } = &message.request else {
+        let Request::Write {
+            transfer,
+            is_direct,
+            ..
+        } = &message.request
+        else {
             return None;
         };
         let place = (message.header.node, transfer.range());
-        self.overlaps.write(place, sent(&message.header))
+        let by = By {
+            sent: sent(&message.header),
+            is_direct: *is_direct,
+        };
+        self.overlaps.write(place, by)
     }
 
     /// Begins what `message` asks for; `data` and what was noted when it arrived belong to a WRITE.
@@ -219,17 +228,20 @@ impl Adapter {
         written: (WriteData, Option<WriteUnderWay>),
     ) -> Result<Operation, Errno> {
         match *request {
-            Request::Read(transfer) => begin(data::read(self, of, transfer)),
+            Request::Read {
+                transfer,
+                is_direct,
+            } => begin(data::read(self, of, (transfer, is_direct))),
             Request::Write {
                 transfer,
                 appends,
-                in_pieces,
+                is_direct,
                 table,
                 ..
             } => begin(data::write(
                 self.note_write(&transfer, table, of.thread),
                 of,
-                (transfer, appends, in_pieces),
+                (transfer, appends, is_direct),
                 written,
             )),
             Request::Lookup { name: b"." } => begin(names::hold(self, of)),
@@ -469,5 +481,6 @@ fn open_options(flags: u32) -> OpenOptions {
         access,
         append: flags & libc::O_APPEND != 0,
         truncate: flags & libc::O_TRUNC != 0,
+        unnoted: flags & libc::O_NOATIME != 0,
     }
 }

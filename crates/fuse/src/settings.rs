@@ -28,6 +28,10 @@ pub struct FuseSettings {
     pub nonempty: bool,
     /// Refuse to execute files.
     pub noexec: bool,
+    /// Programs run as who owns them where their mode says so. Only for root.
+    pub suid: bool,
+    /// Device files lead to the devices of this machine. Only for root.
+    pub dev: bool,
     /// Do not ask for access times to be kept.
     pub noatime: bool,
     /// Threads that receive requests; `None` means two per core within [`crate::THREADS_MIN`] and
@@ -67,6 +71,8 @@ impl FuseSettings {
             default_permissions: None,
             nonempty: false,
             noexec: false,
+            suid: false,
+            dev: false,
             noatime: false,
             threads: None,
             max_background: MAX_BACKGROUND,

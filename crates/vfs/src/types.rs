@@ -246,6 +246,8 @@ pub struct OpenOptions {
     pub append: bool,
     /// The file becomes empty.
     pub truncate: bool,
+    /// That it is read is no access that its times shall show, as with `O_NOATIME`.
+    pub unnoted: bool,
 }
 
 impl OpenOptions {
@@ -262,6 +264,7 @@ impl OpenOptions {
             access,
             append: false,
             truncate: false,
+            unnoted: false,
         }
     }
 }

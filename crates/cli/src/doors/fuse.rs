@@ -3,6 +3,7 @@
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use penstock_base::is_root;
 use penstock_fuse::{ConnectionAbort, FuseSettings, Session, UnmountError, UnmountMode, Unsaved};
 use penstock_vfs::Volume;
 use tokio::runtime::Handle;
@@ -10,7 +11,11 @@ use tracing::{info, warn};
 
 use super::{Door, DoorSpec};
 use crate::{
-    explain, failure::Outcome, options::table, resources::Resources, volumes::OpenedVolume,
+    explain,
+    failure::{Failure, Outcome},
+    options::{Values, table},
+    resources::Resources,
+    volumes::OpenedVolume,
 };
 
 /// Requests of the kernel under way at once, below which readers notice that there are fewer.
@@ -39,6 +44,19 @@ impl Door for Session {
     }
 }
 
+/// Refuses what files may do to the machine at the word of whom the kernel would not let say it.
+fn check_trust(values: &Values) -> Outcome {
+    let trusting = [&table::SUID, &table::DEV].into_iter();
+    let mut trusting = trusting.filter(|spec| values.flag(spec) && !is_root());
+    match trusting.next() {
+        None => Ok(()),
+        Some(spec) => Err(Failure::usage(
+            format!("`{}` is for root alone", spec.name),
+            format!("mount as root, or leave {} out", spec.name),
+        )),
+    }
+}
+
 /// Mounts the files of a volume.
 pub(super) async fn open(
     files: &Arc<dyn Volume>,
@@ -46,6 +64,7 @@ pub(super) async fn open(
     spec: &DoorSpec<'_>,
     resources: &Resources,
 ) -> Outcome<Session> {
+    check_trust(spec.values)?;
     let settings = settings(volume, spec);
     let wanted = settings.max_background;
     let Resources { pool, registry } = resources.clone();
@@ -75,6 +94,8 @@ fn settings(volume: &OpenedVolume, spec: &DoorSpec<'_>) -> FuseSettings {
         default_permissions: volume.keeps_owners.then_some(true),
         nonempty: values.flag(&table::NONEMPTY),
         noexec: values.flag(&table::NOEXEC),
+        suid: values.flag(&table::SUID),
+        dev: values.flag(&table::DEV),
         threads: threads.and_then(|count| NonZeroUsize::new(count as usize)),
         max_background: background.unwrap_or(defaults.max_background),
         congestion_threshold: background.unwrap_or(defaults.congestion_threshold),

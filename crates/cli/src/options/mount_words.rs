@@ -14,8 +14,7 @@ pub(crate) struct MountWord {
     pub value: Option<String>,
 }
 
-/// Words that mean nothing to a mounted file system, or what it does in any case: mounts are
-/// always `nodev` and `nosuid`.
+/// Words that mean nothing to a mounted file system, or what it does unless it is told otherwise, where no option has the name.
 const PASSED_OVER: [&str; 25] = [
     "_netdev",
     "async",
@@ -93,9 +92,28 @@ fn into_word(text: &str) -> MountWord {
 pub(crate) fn given(list: &str, scope: Scope) -> Outcome<Vec<Given>> {
     split(list)
         .into_iter()
-        .filter(|word| !word.is_passed_over())
-        .map(|word| option_of(word, scope))
+        .filter_map(|word| match access_times(&word, scope) {
+            Some(given) => Some(Ok(given)),
+            None if word.is_passed_over() && !is_option(&word, scope) => None,
+            None => Some(option_of(word, scope)),
+        })
         .collect()
+}
+
+fn is_option(word: &MountWord, scope: Scope) -> bool {
+    table::find(&word.name).is_some_and(|spec| scope.includes(spec))
+}
+
+/// A word of mount(8) about times of access, which the kernel leaves to a FUSE file system.
+fn access_times(word: &MountWord, scope: Scope) -> Option<Given> {
+    let spec = &table::ATIME_MODE;
+    let is_mode = word.value.is_none() && spec.kind.parse(&word.name).is_ok();
+    (is_mode && scope.includes(spec)).then(|| Given {
+        spec,
+        text: word.name.clone(),
+        spelling: format!("-o {}", word.name),
+        origin: Origin::MountWord,
+    })
 }
 
 fn option_of(word: MountWord, scope: Scope) -> Outcome<Given> {
@@ -117,6 +135,9 @@ fn unknown(name: &str, scope: Scope) -> Failure {
         scope.command()
     );
     let remedy = match table::nearest(name, table::of(scope)) {
+        _ if name == "remount" => {
+            "the kernel does that by itself: `mount -i -o remount,ro MOUNTPOINT`".to_owned()
+        }
         Some(near) => format!("did you mean `{near}`? {help}"),
         None => help,
     };
@@ -157,6 +178,26 @@ mod tests {
         let given = given("rw,_netdev,nofail,x-systemd.automount,x-a=b,user=me,ro").expect("known");
         assert_eq!(given.len(), 1);
         assert_eq!(given[0].spec.name, "read-only");
+    }
+
+    #[test]
+    fn words_about_times_of_access_are_a_mode_where_there_are_modes() {
+        for mode in ["noatime", "relatime", "strictatime"] {
+            let given = given(mode).expect("known");
+            assert_eq!((given[0].spec.name, &*given[0].text), ("atime-mode", mode));
+            assert_eq!(super::given(mode, Scope::Stream).expect("known").len(), 0);
+        }
+        assert_eq!(given("atime,nodiratime").expect("known").len(), 0);
+        assert!(given("noatime=1").is_err());
+    }
+
+    #[test]
+    fn words_of_mount_are_options_where_there_is_one() {
+        for word in ["suid", "dev"] {
+            let found = given(word).expect("known");
+            assert_eq!((found[0].spec.name, &*found[0].text), (word, "on"));
+            assert_eq!(super::given(word, Scope::Stream).expect("known").len(), 0);
+        }
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use penstock_fileset::{Durability, FilesetVolume, Label, LabelError, unchanging};
+use penstock_base::FsError;
+use penstock_fileset::{
+    AccessTimes, Durability, FilesetVolume, Label, LabelError, Opening, engine::Engine, unchanging,
+};
 use penstock_object::{Store, credentials::CredentialOrigin};
 use penstock_transfer::{MemoryCache, Transfer, TransferSettings};
 use penstock_vfs::Volume;
@@ -62,6 +65,15 @@ fn check_options(values: &Values) -> Outcome {
     ))
 }
 
+fn access_times(values: &Values) -> AccessTimes {
+    match values.choice(&table::ATIME_MODE) {
+        _ if values.flag(&table::READ_ONLY) => AccessTimes::Never,
+        "relatime" => AccessTimes::Relative,
+        "strictatime" => AccessTimes::Always,
+        _ => AccessTimes::Never,
+    }
+}
+
 /// Fails if another file system, or none, lies where this one's data should be. One that is on this disk can be mounted
 /// while its bucket is away, and asks once.
 async fn check_place(
@@ -91,6 +103,17 @@ async fn check_place(
             Ok(label)
         }
     }
+}
+
+/// Why a file system cannot be served. Its engine is closed.
+async fn cannot_be_opened(name: &str, why: &FsError, engine: &dyn Engine) -> Failure {
+    if let Err(error) = engine.close().await {
+        tracing::debug!(%error, "the metadata of a fileset that cannot be opened");
+    }
+    Failure::new(
+        format!("fileset `{name}`: {why}"),
+        format!("`penstock fileset check {name}` says more"),
+    )
 }
 
 /// Opens metadata and data of the file system that the source names.
@@ -141,16 +164,14 @@ pub(super) async fn open(
     let settings = TransferSettings::default();
     let transfer = Transfer::with_settings(opened.store, pool, settings, &registry);
     let engine = Arc::clone(&opened.engine);
-    let volume = match FilesetVolume::open_with(opened.engine, transfer, opened.ahead).await {
+    let how = Opening {
+        ahead: opened.ahead,
+        access_times: access_times(values),
+    };
+    let volume = FilesetVolume::open_with(opened.engine, transfer, how).await;
+    let volume = match volume {
         Ok(volume) => volume,
-        Err(error) => {
-            if let Err(error) = engine.close().await {
-                tracing::debug!(%error, "the metadata of a fileset that cannot be opened");
-            }
-            let cause = format!("fileset `{name}`: {error}");
-            let remedy = format!("`penstock fileset check {name}` says more");
-            return Err(Failure::new(cause, remedy));
-        }
+        Err(error) => return Err(cannot_be_opened(name, &error, &*engine).await),
     };
     volume.show_in(&registry);
     let files: Arc<dyn Volume> = volume.clone();

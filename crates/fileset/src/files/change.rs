@@ -7,7 +7,7 @@ use penstock_vfs::{Allocation, Identity, Inode, Position, Seek};
 
 use super::{File, Files};
 use crate::{
-    engine::{Reads, query, transact},
+    engine::{Reads, Transaction, query, transact},
     operations::{self, Condition, Cut, Edit, FileChange, SizeChange, Step},
     schema::BLOCK_SIZE,
     snapshots,
@@ -157,6 +157,13 @@ impl Files {
         if matches!(allocation, Allocation::Reserve { .. }) {
             let bytes = range.end - range.start;
             self.room(by, &file, (&range, bytes)).await?;
+        }
+        if by.uid != 0 && self.has_set_id(&file).await? {
+            let (inode, now) = (file.inode, clock::wall_time());
+            let drop = move |transaction: &mut dyn Transaction| {
+                operations::drop_set_id(transaction, inode, now)
+            };
+            transact(&*self.engine, drop).await?;
         }
         let files = Arc::clone(self);
         let allocated = tokio::spawn(async move {

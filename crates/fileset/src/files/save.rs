@@ -114,7 +114,7 @@ impl Files {
     }
 
     /// Whether a write by somebody who is not root takes bits away.
-    async fn has_set_id(&self, file: &File) -> FsResult<bool> {
+    pub(super) async fn has_set_id(&self, file: &File) -> FsResult<bool> {
         let node = query(&*self.engine, |reads| operations::node(reads, file.inode)).await?;
         Ok(permission::without_set_id(node.permissions) != node.permissions)
     }

@@ -1,5 +1,7 @@
 //! Changing owner, mode and times. The size is changed in [`super::extents`].
 
+use std::time::SystemTime;
+
 use penstock_base::{FsError, FsResult};
 use penstock_vfs::{AttributeChanges, Attributes, Inode, TimeChange, permission};
 
@@ -8,6 +10,32 @@ use crate::{
     engine::{Transaction, mark},
     quotas, schema, trash,
 };
+
+/// Says that a file was read now, which is no change of it.
+pub(crate) fn set_accessed(
+    transaction: &mut dyn Transaction,
+    inode: Inode,
+    now: SystemTime,
+) -> FsResult<()> {
+    let mut file = node(transaction, inode)?;
+    file.accessed = now;
+    put_node(transaction, inode, &file);
+    Ok(())
+}
+
+/// Takes set-id bits away, as a write by somebody else than root does.
+pub(crate) fn drop_set_id(
+    transaction: &mut dyn Transaction,
+    inode: Inode,
+    now: SystemTime,
+) -> FsResult<()> {
+    let mut file = node(transaction, inode)?;
+    file.permissions = permission::without_set_id(file.permissions);
+    file.lists.follow(file.permissions);
+    file.changed = now;
+    put_node(transaction, inode, &file);
+    Ok(())
+}
 
 /// Makes changes of attributes, all but that of the size, or none.
 pub(crate) fn set_attributes(

@@ -59,11 +59,11 @@ impl FilesetVolume {
         options: OpenOptions,
     ) -> FsResult<Opened> {
         if options.truncate {
-            let by = by.clone();
-            let check = move |file: &Attributes| permission::check(file, &by, wanted(options));
+            let opener = by.clone();
+            let check = move |file: &Attributes| permission::check(file, &opener, wanted(options));
             let new = NewSize {
                 size: 0,
-                drops_set_id: false,
+                drops_set_id: by.uid != 0,
                 condition: Some(Condition::new(check)),
             };
             self.parts.files.resize(inode, new).await?;

@@ -6,8 +6,10 @@ use penstock_vfs::{Detail, DirectorySink, HandleId, Inode};
 use super::FilesetVolume;
 use crate::operations;
 
-/// Entries of a directory that are read at once.
-const ENTRIES: usize = 512;
+/// Entries of a directory that are read first: about what fills the smallest reply of a door.
+const ENTRIES_MIN: usize = 32;
+/// The same at once, as long as there is room for more.
+const ENTRIES_MAX: usize = 512;
 
 impl FilesetVolume {
     /// Lists what comes behind a name, of what `from` says, into `sink`.
@@ -18,13 +20,15 @@ impl FilesetVolume {
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
         let with_attributes = sink.detail() == Detail::Attributes;
+        let mut entries = ENTRIES_MIN;
         loop {
             let listed = self
                 .query(|reads| {
-                    operations::list(reads, (directory, after.as_ref()), ENTRIES, with_attributes)
+                    operations::list(reads, (directory, after.as_ref()), entries, with_attributes)
                 })
                 .await?;
-            let is_last = listed.len() < ENTRIES;
+            let is_last = listed.len() < entries;
+            entries = ENTRIES_MAX.min(2 * entries);
             for listed in listed {
                 let next = operations::position_of(&listed.name);
                 let inode = listed.attributes.inode;

@@ -6,7 +6,7 @@ use penstock_base::{FsError, FsResult, metrics::Registry, random, run_blocking};
 use penstock_transfer::Transfer;
 use penstock_vfs::Identity;
 
-use super::{FilesetVolume, Parts, asked};
+use super::{AccessTimes, FilesetVolume, Parts, asked};
 use crate::{
     calls::Calls,
     collector,
@@ -27,6 +27,17 @@ use crate::{
     usage::format_of,
 };
 
+/// How a file system is served.
+#[derive(Debug, Default)]
+pub struct Opening {
+    /// What waits for the bucket, through which the transfer reads. A spool is a barrier of the engine: a save of a small file
+    /// then waits for no request, and closing a file for no disk. With [`Ahead::Inlined`] a save of a small file waits for no
+    /// request before that of the log.
+    pub ahead: Option<Ahead>,
+    /// When reading sets times.
+    pub access_times: AccessTimes,
+}
+
 impl FilesetVolume {
     /// Makes an empty file system whose root belongs to `by`. Fails with `AlreadyExists` if there is one.
     pub async fn format(engine: &dyn Engine, by: &Identity, format: Format) -> FsResult<()> {
@@ -41,16 +52,17 @@ impl FilesetVolume {
     /// Serves the file system whose metadata is in `engine` and whose objects are behind `transfer`. What files
     /// without a name left, whose holder died, is collected. Fails with `NotFound` where there is none.
     pub async fn open(engine: Arc<dyn Engine>, transfer: Arc<Transfer>) -> FsResult<Arc<Self>> {
-        Self::open_with(engine, transfer, None).await
+        Self::open_with(engine, transfer, Opening::default()).await
     }
 
-    /// The same with what waits for the bucket, through which `transfer` reads. A spool is a barrier of the engine: a save of
-    /// a small file then waits for no request, and closing a file for no disk. With [`Ahead::Inlined`] a save of a small file waits
-    /// for no request before that of the log.
+    /// The same, served as `how` says.
     pub async fn open_with(
         engine: Arc<dyn Engine>,
         transfer: Arc<Transfer>,
-        ahead: Option<Ahead>,
+        Opening {
+            ahead,
+            access_times,
+        }: Opening,
     ) -> FsResult<Arc<Self>> {
         if let Some(peers) = engine.peers() {
             peers.catch_up().await?;
@@ -113,6 +125,7 @@ impl FilesetVolume {
             parts,
             numbers: Numbers::default(),
             listings: Listings::default(),
+            access_times,
             epoch: random::number(),
             identity,
         }))

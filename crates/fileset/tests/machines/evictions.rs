@@ -91,6 +91,10 @@ async fn no_machine_keeps_bytes_on_its_disk_that_others_want() {
     let spool = Spool::open(&directory.path().join("spool"), store, &lock).unwrap();
     let pool = BufferPool::new(MemoryBudget::new(16 << 20));
     let transfer = Transfer::new(spool.clone(), pool);
-    let opened = FilesetVolume::open_with(engine, transfer, Some(Ahead::Spool(spool))).await;
+    let how = Opening {
+        ahead: Some(Ahead::Spool(spool)),
+        ..Opening::default()
+    };
+    let opened = FilesetVolume::open_with(engine, transfer, how).await;
     assert!(matches!(opened, Err(FsError::InvalidArgument(_))));
 }

@@ -160,7 +160,11 @@ async fn open_volume(
 ) -> Arc<FilesetVolume> {
     let pool = BufferPool::new(Arc::clone(memory));
     let transfer = Transfer::new(read_through(ahead, way), pool);
-    FilesetVolume::open_with(Arc::clone(engine), transfer, ahead.cloned())
+    let how = Opening {
+        ahead: ahead.cloned(),
+        ..Opening::default()
+    };
+    FilesetVolume::open_with(Arc::clone(engine), transfer, how)
         .await
         .unwrap()
 }
@@ -429,6 +433,19 @@ impl Place {
     /// The same file system, used by somebody else.
     pub fn by(&self, by: Identity) -> Self {
         Self { by, ..self.clone() }
+    }
+
+    /// The same file system, served beside it so that reading sets times.
+    pub async fn noting(&self, access_times: AccessTimes) -> Self {
+        let how = Opening {
+            access_times,
+            ..Opening::default()
+        };
+        let opened = FilesetVolume::open_with(Arc::clone(&self.engine), self.transfer(), how);
+        Self {
+            volume: opened.await.unwrap(),
+            ..self.clone()
+        }
     }
 
     /// What is on the disk now is all that is left: as after a kill. What ran goes on with the old files.

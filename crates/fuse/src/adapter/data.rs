@@ -10,7 +10,7 @@ use penstock_vfs::{HandleId, Position, WritePlace};
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
-use super::{Adapter, Answer, Closed, Outcome, Reply, Subject, Undo, WriteUnderWay};
+use super::{Adapter, Answer, By, Closed, Outcome, Reply, Subject, Undo, WriteUnderWay};
 use crate::{
     protocol::{DescriptorTable, Transfer, encode},
     signals,
@@ -29,7 +29,11 @@ pub(super) async fn open(adapter: Adapter, subject: Subject, flags: u32) -> Outc
     Ok(answer.or_undo(Undo::Release(opened.handle)))
 }
 
-pub(super) async fn read(adapter: Adapter, subject: Subject, transfer: Transfer) -> Outcome {
+pub(super) async fn read(
+    adapter: Adapter,
+    subject: Subject,
+    (transfer, is_direct): (Transfer, bool),
+) -> Outcome {
     let size = transfer.size;
     let at = Position {
         handle: transfer.handle,
@@ -37,7 +41,11 @@ pub(super) async fn read(adapter: Adapter, subject: Subject, transfer: Transfer)
     };
     let read = || adapter.volume.read(&subject.by, at, size);
     let range = (subject.node, transfer.range());
-    let payload = adapter.overlaps.read(range, subject.sent, read).await?;
+    let by = By {
+        sent: subject.sent,
+        is_direct,
+    };
+    let payload = adapter.overlaps.read(range, by, read).await?;
     if payload.len() > size as usize {
         let text = format!(
             "{} bytes were read where {size} were asked for",
@@ -52,10 +60,10 @@ pub(super) async fn read(adapter: Adapter, subject: Subject, transfer: Transfer)
 pub(super) async fn write(
     adapter: Adapter,
     subject: Subject,
-    (transfer, appends, in_pieces): (Transfer, bool, bool),
+    (transfer, appends, is_direct): (Transfer, bool, bool),
     (data, under_way): (WriteData, Option<WriteUnderWay>),
 ) -> Outcome {
-    let place = adapter.write_place(transfer.offset, appends, in_pieces);
+    let place = adapter.write_place(transfer.offset, appends, is_direct);
     let handle = transfer.handle;
     let (bytes, memory) = data.paid().await?;
     let length = u32::try_from(bytes.len()).expect("at most one block");
@@ -64,10 +72,14 @@ pub(super) async fn write(
     let is_late = under_way.as_ref().is_some_and(WriteUnderWay::is_late);
     drop((memory, under_way));
     let answer = Answer::body(|body| encode::written(body, length));
-    if matches!(place, WritePlace::EndInPieces(_)) {
-        // The kernel drops what it keeps of the place before such a write and not after it; what was read
-        // in between ends with zeros where these bytes are now.
-        adapter.notifier.drop_content(subject.node).await;
+    if matches!(place, WritePlace::EndInPieces(_)) || is_direct && is_late {
+        // The kernel drops what it keeps of the place before such a write, and not after one of asynchronous I/O; what was
+        // read in between is what the file held before.
+        let dropped = adapter.notifier.drop_content(subject.node);
+        adapter
+            .overlaps
+            .forget_answered(subject.node, dropped)
+            .await;
         return Ok(answer);
     }
     // The kernel holds the page that it writes until it hears the answer.

@@ -10,6 +10,9 @@
 //! meanwhile. Two threads may take a WRITE and the READ behind it from the kernel, and the READ may be answered
 //! before the WRITE is noted here. The numbers that the kernel gives its requests tell of that: the WRITE drops
 //! the page then before it is answered.
+//!
+//! A write past the page cache drops its pages before it is sent. Of asynchronous I/O that is all: a READ that was sent and
+//! answered in between left a page that nobody drops any more, so each such write is late that meets an answered READ.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -28,11 +31,19 @@ use tokio::sync::Notify;
 const REPEATS_MAX: usize = 8;
 
 /// The last READs that are remembered for WRITEs which come late. A thread would have to sleep between two
-/// instructions while the others answer more.
+/// instructions while the others answer more, or between the drop and the request that follows it.
 const ANSWERED_MAX: usize = 256;
 
 /// The place of a request in the order in which the kernel sent them.
 pub(super) type Sent = u64;
+
+/// Which request it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct By {
+    pub(super) sent: Sent,
+    /// It goes past the page cache.
+    pub(super) is_direct: bool,
+}
 
 /// Reads and writes under way of files that the kernel keeps pages of.
 #[derive(Debug, Default)]
@@ -47,7 +58,26 @@ pub(super) struct Overlaps {
 #[derive(Debug, Default)]
 struct Table {
     files: HashMap<Inode, File>,
-    answered: VecDeque<(Inode, Sent, Range<u64>)>,
+    answered: VecDeque<Answered>,
+    /// How many READs were answered.
+    answers: u64,
+}
+
+/// A READ that was answered, of which the kernel keeps pages.
+#[derive(Debug)]
+struct Answered {
+    number: u64,
+    inode: Inode,
+    sent: Sent,
+    range: Range<u64>,
+}
+
+impl Answered {
+    /// Whether the kernel may keep what it told though a WRITE of these bytes was noted now.
+    fn is_met(&self, (inode, range): (Inode, &Range<u64>), by: By) -> bool {
+        let is_kept = by.is_direct || self.sent > by.sent;
+        self.inode == inode && is_kept && overlap(&self.range, range)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -71,7 +101,7 @@ pub(crate) struct WriteUnderWay {
     overlaps: Arc<Overlaps>,
     inode: Inode,
     number: u64,
-    /// A READ of some of its bytes, sent later, was answered before this was noted.
+    /// A READ of some of its bytes was answered before this was noted, and the kernel keeps what that told.
     is_late: bool,
 }
 
@@ -80,7 +110,7 @@ struct ReadUnderWay<'a> {
     overlaps: &'a Overlaps,
     inode: Inode,
     number: u64,
-    sent: Sent,
+    by: By,
 }
 
 impl WriteUnderWay {
@@ -100,15 +130,14 @@ impl Overlaps {
     pub(super) fn write(
         self: &Arc<Self>,
         (inode, range): (Inode, Range<u64>),
-        sent: Sent,
+        by: By,
     ) -> Option<WriteUnderWay> {
         if !self.keeps_written.load(Ordering::Relaxed) {
             return None;
         }
         let mut table = self.table();
-        let is_late = table.answered.iter().any(|(of, read, bytes)| {
-            (*of, *read > sent) == (inode, true) && overlap(bytes, &range)
-        });
+        let mut answered = table.answered.iter();
+        let is_late = answered.any(|read| read.is_met((inode, &range), by));
         let number = table.files.entry(inode).or_default().write(range);
         Some(WriteUnderWay {
             overlaps: Arc::clone(self),
@@ -122,7 +151,7 @@ impl Overlaps {
     pub(super) async fn read<T, F>(
         &self,
         (inode, range): (Inode, Range<u64>),
-        sent: Sent,
+        by: By,
         read: impl Fn() -> F,
     ) -> T
     where
@@ -132,18 +161,26 @@ impl Overlaps {
             return read().await;
         }
         for _ in 0..REPEATS_MAX {
-            let under_way = self.begin((inode, &range), sent).await;
+            let under_way = self.begin((inode, &range), by).await;
             let contents = read().await;
             if under_way.ends() {
                 return contents;
             }
         }
         let contents = read().await;
-        self.table().note_answered((inode, sent, range));
+        self.table().note_answered((inode, range), by);
         contents
     }
 
-    async fn begin(&self, (inode, range): (Inode, &Range<u64>), sent: Sent) -> ReadUnderWay<'_> {
+    /// Forgets the READs of a file that were answered before `dropped`, which has the kernel drop its pages, begins.
+    pub(super) async fn forget_answered(&self, inode: Inode, dropped: impl Future<Output = ()>) {
+        let answers = self.table().answers;
+        dropped.await;
+        let is_left = |read: &Answered| read.inode != inode || read.number > answers;
+        self.table().answered.retain(is_left);
+    }
+
+    async fn begin(&self, (inode, range): (Inode, &Range<u64>), by: By) -> ReadUnderWay<'_> {
         loop {
             let mut ended = pin!(self.ended.notified());
             ended.as_mut().enable();
@@ -152,7 +189,7 @@ impl Overlaps {
                     overlaps: self,
                     inode,
                     number,
-                    sent,
+                    by,
                 };
             }
             ended.await;
@@ -175,11 +212,20 @@ impl Table {
         }
     }
 
-    fn note_answered(&mut self, read: (Inode, Sent, Range<u64>)) {
+    fn note_answered(&mut self, (inode, range): (Inode, Range<u64>), by: By) {
+        if by.is_direct {
+            return;
+        }
         if self.answered.len() == ANSWERED_MAX {
             self.answered.pop_front();
         }
-        self.answered.push_back(read);
+        self.answers += 1;
+        self.answered.push_back(Answered {
+            number: self.answers,
+            inode,
+            sent: by.sent,
+            range,
+        });
     }
 }
 
@@ -238,7 +284,7 @@ impl ReadUnderWay<'_> {
         let Some(range) = read.map(|read| read.range.clone()) else {
             return false;
         };
-        table.note_answered((self.inode, self.sent, range));
+        table.note_answered((self.inode, range), self.by);
         true
     }
 }
@@ -262,6 +308,20 @@ mod tests {
 
     const FILE: Inode = Inode(7);
 
+    fn by(sent: Sent) -> By {
+        By {
+            sent,
+            is_direct: false,
+        }
+    }
+
+    fn direct(sent: Sent) -> By {
+        By {
+            is_direct: true,
+            ..by(sent)
+        }
+    }
+
     fn overlaps() -> Arc<Overlaps> {
         let overlaps = Arc::<Overlaps>::default();
         overlaps.keep_written();
@@ -271,12 +331,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_read_waits_for_the_writes_of_its_bytes_and_for_no_others() {
         let overlaps = overlaps();
-        let _elsewhere = overlaps.write((FILE, 10..20), 1);
-        let _other = overlaps.write((Inode(8), 0..10), 1);
-        overlaps.read((FILE, 0..10), 2, || async {}).await;
-        let write = overlaps.write((FILE, 9..12), 3);
+        let _elsewhere = overlaps.write((FILE, 10..20), by(1));
+        let _other = overlaps.write((Inode(8), 0..10), by(1));
+        overlaps.read((FILE, 0..10), by(2), || async {}).await;
+        let write = overlaps.write((FILE, 9..12), by(3));
         let waited = clock::now();
-        tokio::join!(overlaps.read((FILE, 0..10), 2, || async {}), async {
+        tokio::join!(overlaps.read((FILE, 0..10), by(2), || async {}), async {
             clock::sleep(Duration::from_secs(5)).await;
             drop(write);
         });
@@ -291,9 +351,9 @@ mod tests {
             reads.set(reads.get() + 1);
             clock::sleep(Duration::from_secs(2)).await;
         };
-        tokio::join!(overlaps.read((FILE, 0..10), 2, read), async {
+        tokio::join!(overlaps.read((FILE, 0..10), by(2), read), async {
             clock::sleep(Duration::from_secs(1)).await;
-            drop(overlaps.write((FILE, 5..6), 3));
+            drop(overlaps.write((FILE, 5..6), by(3)));
         });
         assert_eq!(reads.get(), 2);
         assert!(
@@ -308,26 +368,42 @@ mod tests {
         let reads = Cell::new(0);
         let read = || async {
             reads.set(reads.get() + 1);
-            drop(overlaps.write((FILE, 0..1), 3));
+            drop(overlaps.write((FILE, 0..1), by(3)));
         };
-        overlaps.read((FILE, 0..10), 2, read).await;
+        overlaps.read((FILE, 0..10), by(2), read).await;
         assert_eq!(reads.get(), REPEATS_MAX + 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_write_is_late_when_a_read_that_was_sent_behind_it_was_answered() {
         let overlaps = overlaps();
-        overlaps.read((FILE, 0..10), 7, || async {}).await;
-        let is_late = |place, sent| overlaps.write(place, sent).unwrap().is_late();
+        overlaps.read((FILE, 0..10), by(7), || async {}).await;
+        let is_late = |place, sent| overlaps.write(place, by(sent)).unwrap().is_late();
         assert!(is_late((FILE, 9..12), 6));
         assert!(!is_late((FILE, 9..12), 8), "the read came first");
         assert!(!is_late((FILE, 10..12), 6), "other bytes");
         assert!(!is_late((Inode(8), 9..12), 6), "another file");
         for sent in 0..ANSWERED_MAX as u64 {
             overlaps
-                .read((Inode(8), 0..1), 100 + sent, || async {})
+                .read((Inode(8), 0..1), by(100 + sent), || async {})
                 .await;
         }
         assert_eq!(overlaps.table().answered.len(), ANSWERED_MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_past_the_page_cache_is_late_when_the_kernel_keeps_a_read_before_it() {
+        let overlaps = overlaps();
+        let is_late = |place, by| overlaps.write(place, by).unwrap().is_late();
+        overlaps.read((FILE, 0..10), direct(1), || async {}).await;
+        assert!(!is_late((FILE, 0..10), direct(2)), "nothing is kept of it");
+        overlaps.read((FILE, 0..10), by(3), || async {}).await;
+        assert!(!is_late((FILE, 10..12), direct(4)), "other bytes");
+        assert!(is_late((FILE, 9..12), direct(5)));
+        assert!(is_late((FILE, 9..12), direct(6)), "it is there still");
+        let dropped = async { overlaps.read((FILE, 0..1), by(7), || async {}).await };
+        overlaps.forget_answered(FILE, dropped).await;
+        assert!(!is_late((FILE, 9..12), direct(8)));
+        assert!(is_late((FILE, 0..12), direct(9)), "that came meanwhile");
     }
 }

@@ -61,8 +61,8 @@ fn options(device: &OwnedFd, root_mode: u32, settings: &FuseSettings) -> String 
 
 fn flags(settings: &FuseSettings) -> libc::c_ulong {
     let flag = |set: bool, flag| if set { flag } else { 0 };
-    system::MS_NOSUID
-        | system::MS_NODEV
+    flag(!settings.suid, system::MS_NOSUID)
+        | flag(!settings.dev, system::MS_NODEV)
         | flag(settings.read_only, system::MS_RDONLY)
         | flag(settings.noexec, system::MS_NOEXEC)
         | flag(settings.noatime, system::MS_NOATIME)

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use penstock_vfs::{
     Attributes, Entry, FileKind, HandleId, Inode, Lock, LockMode, Opened, SpecialFile, Statistics,
+    permission::without_set_id,
 };
 
 pub(crate) use body::Body;
@@ -50,8 +51,20 @@ pub(crate) fn entry(body: &mut Body, entry: &Entry) {
     } else {
         entry.attributes.generation.into()
     });
-    lifetimes(body, entry.entry_ttl, entry.attributes_ttl);
+    lifetimes(body, entry.entry_ttl, kept_for(entry));
     attributes(body, &entry.attributes);
+}
+
+/// How long the kernel may believe attributes. It leaves set-id bits to who serves the file, which a write takes away, and
+/// shows those that it was told until then.
+fn kept_for(entry: &Entry) -> Duration {
+    let Attributes {
+        kind, permissions, ..
+    } = entry.attributes;
+    match kind == FileKind::Regular && without_set_id(permissions) != permissions {
+        true => Duration::ZERO,
+        false => entry.attributes_ttl,
+    }
 }
 
 /// A name that leads nowhere, and for how long.
@@ -63,7 +76,7 @@ pub(crate) fn absent(body: &mut Body, ttl: Duration) {
 
 /// The reply to GETATTR and SETATTR.
 pub(crate) fn attributes_with_lifetime(body: &mut Body, entry: &Entry) {
-    let ttl = entry.attributes_ttl;
+    let ttl = kept_for(entry);
     body.u64(ttl.as_secs()).u32(ttl.subsec_nanos()).u32(0);
     attributes(body, &entry.attributes);
 }

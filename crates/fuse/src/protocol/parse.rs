@@ -118,7 +118,7 @@ fn handles(opcode: Opcode, mut fields: Fields<'_>) -> Result<Request<'_>, ParseE
             flags: fields.u32()?,
         },
         Opcode::OpenDirectory => Request::OpenDirectory,
-        Opcode::Read => Request::Read(transfer(&mut fields)?),
+        Opcode::Read => read(fields)?,
         Opcode::ReadDirectory => Request::ReadDirectory(transfer(&mut fields)?),
         Opcode::ReadDirectoryPlus => Request::ReadDirectoryPlus(transfer(&mut fields)?),
         Opcode::Flush => flush(fields)?,
@@ -242,6 +242,17 @@ fn transfer(fields: &mut Fields<'_>) -> Result<Transfer, ParseError> {
     })
 }
 
+fn read(mut fields: Fields<'_>) -> Result<Request<'_>, ParseError> {
+    let transfer = transfer(&mut fields)?;
+    // What the kernel knows of the request, and the owner that its locks have.
+    fields.skip(4 + 8)?;
+    let file_flags = fields.u32()?.cast_signed();
+    Ok(Request::Read {
+        transfer,
+        is_direct: file_flags & libc::O_DIRECT != 0,
+    })
+}
+
 fn write(mut fields: Fields<'_>, detached: usize) -> Result<Request<'_>, ParseError> {
     let transfer = transfer(&mut fields)?;
     let flags = fields.u32()?;
@@ -257,7 +268,7 @@ fn write(mut fields: Fields<'_>, detached: usize) -> Result<Request<'_>, ParseEr
     Ok(Request::Write {
         transfer,
         appends,
-        in_pieces: file_flags & libc::O_DIRECT != 0,
+        is_direct: file_flags & libc::O_DIRECT != 0,
         table,
         data,
     })

@@ -75,14 +75,18 @@ pub enum Request<'a> {
         mode: u32,
         umask: u32,
     },
-    Read(Transfer),
+    Read {
+        transfer: Transfer,
+        /// The kernel keeps nothing of it.
+        is_direct: bool,
+    },
     /// `data` is empty when it was received elsewhere.
     Write {
         transfer: Transfer,
         /// The bytes go to the end of the file, wherever that is.
         appends: bool,
-        /// Other pieces of the same call may be under way.
-        in_pieces: bool,
+        /// It goes past the page cache, and other pieces of the same call may be under way.
+        is_direct: bool,
         /// Through which table the data came; the kernel tells for direct writes.
         table: Option<DescriptorTable>,
         data: &'a [u8],

@@ -46,9 +46,9 @@ proptest! {
         let bytes = message(16, &body);
         let transfer = Transfer { handle: HandleId(9), offset, size: data.len() as u32 };
         let whole = parse(&bytes).expect("well formed");
-        prop_assert_eq!(whole.request, Request::Write { transfer, appends: false, in_pieces: false, table: None, data: &data });
+        prop_assert_eq!(whole.request, Request::Write { transfer, appends: false, is_direct: false, table: None, data: &data });
         let head = parse_detached(&bytes[..WRITE_HEAD_SIZE], data.len()).expect("well formed");
-        prop_assert_eq!(head.request, Request::Write { transfer, appends: false, in_pieces: false, table: None, data: &[] });
+        prop_assert_eq!(head.request, Request::Write { transfer, appends: false, is_direct: false, table: None, data: &[] });
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 114] = [
+pub(crate) static ALL: [&OptionSpec; 117] = [
     &ENDPOINT,
     &READ_ENDPOINT,
     &REGION,
@@ -110,6 +110,9 @@ pub(crate) static ALL: [&OptionSpec; 114] = [
     &ALLOW_OTHER,
     &NONEMPTY,
     &NOEXEC,
+    &SUID,
+    &DEV,
+    &ATIME_MODE,
     &READ_AHEAD,
     &MAX_BACKGROUND,
     &FUSE_THREADS,

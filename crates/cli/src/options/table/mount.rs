@@ -44,6 +44,41 @@ pub(crate) static NOEXEC: OptionSpec = OptionSpec {
     ..MOUNT
 };
 
+pub(crate) static SUID: OptionSpec = OptionSpec {
+    name: "suid",
+    level: Level::Expert,
+    scope: Scope::Mount,
+    help: "Let set-user-id and set-group-id bits of programs take effect",
+    detail: "Only root may: who can write the store, or the file system on another machine, can become \
+             anybody here.",
+    ..MOUNT
+};
+
+pub(crate) static DEV: OptionSpec = OptionSpec {
+    name: "dev",
+    level: Level::Expert,
+    scope: Scope::Mount,
+    help: "Let device files lead to the devices of this machine",
+    detail: "Only root may, as with suid. Trees that are entered with chroot need it.",
+    ..MOUNT
+};
+
+pub(crate) static ATIME_MODE: OptionSpec = OptionSpec {
+    name: "atime-mode",
+    level: Level::Expert,
+    scope: Scope::Mount,
+    of_kernel: false,
+    kind: Kind::Choice(&["noatime", "relatime", "strictatime"]),
+    default: Default::Is("noatime"),
+    help: "When reading a file of a fileset sets the time of its last access",
+    detail: "`noatime` never; `relatime` when that time is not behind the last change of the file, or a day old; \
+             `strictatime` each time. Opening a file to read, opening a directory and following a symbolic link is \
+             what counts; `O_NOATIME` and a read-only mount set nothing. After `-o` the three words mean the same. \
+             Buckets have no such time and take `noatime` alone.",
+    effect: "Each time that is set is a change of metadata: with strictatime each open is one.",
+    ..MOUNT
+};
+
 pub(crate) static READ_AHEAD: OptionSpec = OptionSpec {
     name: "read-ahead",
     level: Level::Expert,

@@ -12,8 +12,8 @@ use penstock_vfs::Volume;
 
 use super::{Form, OpenedVolume, VolumeSpec, cache};
 use crate::{
-    failure::Outcome,
-    options::{Values, table},
+    failure::{Failure, Outcome},
+    options::{Origin, Values, table},
     predecessors::Predecessors,
     resources::Resources,
     stores,
@@ -29,6 +29,21 @@ pub(crate) fn is_staged(values: &Values) -> bool {
     values.choice(&table::MODE) == "staged"
 }
 
+/// Refuses to set what no object has. The words of mount(8) stand in lines of fstab for whatever is mounted.
+fn check_access_times(values: &Values) -> Outcome {
+    let is_word = values.origin(&table::ATIME_MODE) == Some(&Origin::MountWord);
+    match values.choice(&table::ATIME_MODE) {
+        "noatime" => Ok(()),
+        _ if is_word => Ok(()),
+        mode => Err(Failure::usage(
+            format!(
+                "atime-mode={mode} is given, and the files of a bucket have no time of their last access"
+            ),
+            "leave atime-mode out",
+        )),
+    }
+}
+
 /// Opens the bucket, its cache and its staging directory. With staging, what an earlier mount left there is
 /// shown as it was, and saved behind this one.
 pub(super) async fn open(
@@ -37,6 +52,7 @@ pub(super) async fn open(
     before: &Predecessors<'_>,
 ) -> Outcome<OpenedVolume> {
     let values = &spec.values;
+    check_access_times(values)?;
     let store = stores::for_volume(&spec.source, values, &spec.environment, resources)?;
     let cache = cache::open(spec, resources, before).await?;
     let store = match &cache {
