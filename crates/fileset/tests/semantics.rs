@@ -103,6 +103,16 @@ async fn an_exclusive_create_is_repeated_by_who_has_its_number() {
         place.make(ROOT, "once", file(0o644)).await,
         Err(FsError::AlreadyExists)
     );
+    let mode = AttributeChanges {
+        permissions: Some(0o600),
+        ..AttributeChanges::default()
+    };
+    place.change(made, mode).await.unwrap();
+    assert_eq!(
+        place.make(ROOT, "once", verified(5)).await,
+        Err(FsError::AlreadyExists),
+        "who made it has heard of it"
+    );
 }
 
 #[tokio::test]
@@ -123,6 +133,12 @@ async fn special_files_and_links_are_what_they_were_made() {
         let opened = place.open(made, OpenOptions::READ).await;
         assert!(matches!(opened, Err(FsError::InvalidArgument(_))));
     }
+    let public = place.make(ROOT, "public", directory(0o777)).await.unwrap();
+    let other = place.by(user(7));
+    let made = other.make(public, "block", special(block)).await;
+    assert!(matches!(made, Err(FsError::NotPermitted(_))), "{made:?}");
+    let pipe = special(SpecialFile::Pipe);
+    assert!(other.make(public, "pipe", pipe).await.is_ok());
     let target = [b'x', 0xff, b'/'].repeat(300);
     let link = New {
         kind: NewKind::Symlink(&target),

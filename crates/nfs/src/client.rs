@@ -22,7 +22,7 @@ use crate::{
     service::{Asked, Changing, Service},
     target::Target,
     target_type::Cost,
-    transport::{Answering, Peer, Work},
+    transport::{Admitted, Answering, Peer, Share, Work},
 };
 
 /// One client's calls.
@@ -84,6 +84,12 @@ impl Client {
         }
     }
 
+    /// The share of the volume of a handle.
+    fn share_of(&self, handle: &[u8]) -> Option<Share> {
+        let exports = self.target.exports();
+        Some(exports.of_handle(handle)?.service.share.clone())
+    }
+
     /// The volume of a handle, and for whom a call of its file is carried out.
     pub(crate) fn asked(
         &self,
@@ -101,6 +107,7 @@ impl Client {
             return self.refuse(xid, Refusal::ProgramMismatch([nfs3::VERSION; 2]));
         }
         let arguments = call.arguments.rest().clone();
+        let apart = data.clone();
         let request = match Request::decode(procedure, &mut call.arguments, data) {
             None => return self.refuse(xid, Refusal::ProcedureUnavailable),
             Some(Err(_)) => return self.refuse(xid, Refusal::GarbageArguments),
@@ -130,7 +137,8 @@ impl Client {
             Effect::Saves => Work::Changes(Box::pin(answer.each_time(request))),
             effect => {
                 let duplicates = service.duplicates(effect);
-                let key = duplicates.key(self.address.ip(), (xid, procedure), &arguments);
+                let all = (&arguments[..], apart.as_deref());
+                let key = duplicates.key(self.address.ip(), (xid, procedure), all);
                 Work::Changes(Box::pin(answer.once(key, request)))
             }
         };
@@ -147,6 +155,21 @@ impl Answering for Client {
             (nsm::PROGRAM, _) => self.status_monitor(call),
             _ => self.refuse(call.xid, Refusal::ProgramUnavailable),
         }
+    }
+
+    /// Who has no rule could have all the memory that there is for content, and keep clients from theirs.
+    fn admits(&self, file: &[u8]) -> Admitted {
+        match self.target.knows(self.address.ip()) {
+            true => Admitted::Yes(self.share_of(file)),
+            false => Admitted::No,
+        }
+    }
+
+    /// Each call of NFS but NULL begins with the handle of a file.
+    fn share(&self, call: &Call) -> Option<Share> {
+        let is_nfs = (call.program, call.version) == (nfs3::PROGRAM, nfs3::VERSION);
+        let handle = is_nfs.then(|| call.arguments.clone().opaque(nfs3::HANDLE_MAX).ok());
+        self.share_of(&handle??)
     }
 
     fn refused(&self) {

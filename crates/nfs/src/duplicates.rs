@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use penstock_base::{Mutex, clock};
+use penstock_base::{ChecksumKind, Mutex, Summing, clock};
 use tokio::sync::watch;
 
 use crate::limits::{DUPLICATE_DEADLINE, DUPLICATES_MAX};
@@ -24,7 +24,8 @@ pub(crate) struct CallKey {
     client: IpAddr,
     xid: u32,
     procedure: u32,
-    /// Another call may have the number that an old one had.
+    /// Another call may have the number that an old one had: another connection of the client, or another client behind
+    /// its address, counts for itself.
     arguments: u64,
 }
 
@@ -68,17 +69,18 @@ impl Running {
 }
 
 impl Duplicates {
+    /// What tells a call from others: of a WRITE all that it writes, too, which may have been received `apart`.
     pub(crate) fn key(
         &self,
         client: IpAddr,
         (xid, procedure): (u32, u32),
-        arguments: &[u8],
+        (arguments, apart): (&[u8], Option<&[u8]>),
     ) -> CallKey {
         CallKey {
             client,
             xid,
             procedure,
-            arguments: self.hasher.hash_one(arguments),
+            arguments: self.hasher.hash_one((arguments, apart.map(sum_of))),
         }
     }
 
@@ -123,6 +125,13 @@ impl Duplicates {
     }
 }
 
+/// A megabyte is summed up some ten times as fast as it is hashed.
+fn sum_of(content: &[u8]) -> u64 {
+    let mut sum = Summing::new(ChecksumKind::Crc64Nvme);
+    sum.add(content);
+    sum.checksum().value()
+}
+
 impl Table {
     fn trim(&mut self) {
         let mut surplus = self.order.len().saturating_sub(DUPLICATES_MAX);
@@ -164,7 +173,7 @@ mod tests {
     #[tokio::test]
     async fn a_repeat_waits_for_the_first_and_has_its_answer() {
         let duplicates = Arc::new(Duplicates::default());
-        let key = duplicates.key(CLIENT, (1, 12), b"name");
+        let key = duplicates.key(CLIENT, (1, 12), (b"name", None));
         let running = first(&duplicates, key).await;
         let again = Arc::clone(&duplicates);
         let repeat = tokio::spawn(async move { again.arrive(key).await });
@@ -182,11 +191,13 @@ mod tests {
         let duplicates = Duplicates::default();
         let other = IpAddr::V4(Ipv4Addr::BROADCAST);
         let keys = [
-            duplicates.key(CLIENT, (1, 12), b"name"),
-            duplicates.key(other, (1, 12), b"name"),
-            duplicates.key(CLIENT, (2, 12), b"name"),
-            duplicates.key(CLIENT, (1, 13), b"name"),
-            duplicates.key(CLIENT, (1, 12), b"nome"),
+            duplicates.key(CLIENT, (1, 12), (b"name", None)),
+            duplicates.key(other, (1, 12), (b"name", None)),
+            duplicates.key(CLIENT, (2, 12), (b"name", None)),
+            duplicates.key(CLIENT, (1, 13), (b"name", None)),
+            duplicates.key(CLIENT, (1, 12), (b"nome", None)),
+            duplicates.key(CLIENT, (1, 12), (b"name", Some(b"content"))),
+            duplicates.key(CLIENT, (1, 12), (b"name", Some(b"another"))),
         ];
         for key in keys {
             first(&duplicates, key).await.answered(Bytes::new());
@@ -196,7 +207,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_whose_answer_is_lost_is_carried_out_again() {
         let duplicates = Duplicates::default();
-        let key = duplicates.key(CLIENT, (1, 12), b"name");
+        let key = duplicates.key(CLIENT, (1, 12), (b"name", None));
         drop(first(&duplicates, key).await);
         first(&duplicates, key).await.answered(Bytes::new());
         assert!(matches!(duplicates.arrive(key).await, Arrival::Repeat(_)));
@@ -205,7 +216,7 @@ mod tests {
     #[tokio::test]
     async fn the_oldest_answers_go_and_running_calls_stay() {
         let duplicates = Duplicates::default();
-        let key = |xid| duplicates.key(CLIENT, (xid, 12), b"");
+        let key = |xid| duplicates.key(CLIENT, (xid, 12), (b"", None));
         let running = first(&duplicates, key(0)).await;
         for xid in 1..=DUPLICATES_MAX as u32 + 10 {
             first(&duplicates, key(xid)).await.answered(Bytes::new());

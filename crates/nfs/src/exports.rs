@@ -132,6 +132,11 @@ impl Exports {
         exports.any(|exported| exported.export.is_known(client))
     }
 
+    /// The export that a handle says it is of.
+    pub(crate) fn of_handle(&self, handle: &[u8]) -> Option<&Arc<Exported>> {
+        self.by_id.get(&ExportId::told(handle)?)
+    }
+
     /// The export of the file with a handle, and for whom a call of that file is carried out. A handle of none of them, as
     /// that of a call that is about no file, belongs to nobody: where the client may use anything, the first export that
     /// it may use finds the handle stale or forged.
@@ -141,7 +146,7 @@ impl Exports {
         (credential, handle): (&Credential, &[u8]),
     ) -> Result<(&Arc<Exported>, Asked), AuthStatus> {
         let mut exports: &[Arc<Exported>] = &self.list;
-        if let Some(exported) = ExportId::told(handle).and_then(|id| self.by_id.get(&id)) {
+        if let Some(exported) = self.of_handle(handle) {
             exports = std::slice::from_ref(exported);
         }
         let mut refusal = AuthStatus::BadCredential;

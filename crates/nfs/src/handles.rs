@@ -218,7 +218,11 @@ impl HandleKey {
         let written = file.write_all(&self.0).and_then(|()| file.sync_all());
         let linked = written.and_then(|()| fs::hard_link(&begun, path));
         fs::remove_file(&begun)?;
-        linked
+        linked?;
+        match path.parent() {
+            Some(directory) => fs::File::open(directory)?.sync_all(),
+            None => Ok(()),
+        }
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) const FRAGMENT_MAX: usize = TRANSFER_MAX as usize + MESSAGE_MAX;
 
 /// Connections at once.
 pub(crate) const CONNECTIONS_MAX: usize = 16_384;
+/// Connections at once of clients without a rule, which are told so: they take no place of others.
+pub(crate) const STRANGERS_MAX: usize = 256;
 /// Connections at once to what tells the ports.
 pub(crate) const PORT_MAPPER_CONNECTIONS_MAX: usize = 256;
 /// Datagrams of one socket under way at once.
@@ -37,6 +39,9 @@ pub(crate) const CONTENT_OF_CONNECTION_MAX: u64 = 16 * MIB;
 /// The part of the memory that content of all connections under way may take: one in so many. What a volume needs to
 /// finish them comes out of the rest.
 pub(crate) const CONTENT_SHARE: u64 = 4;
+/// Of what may be under way, all volumes but one may have all but one part of so many: if their stores are away, the last
+/// one goes on.
+pub(crate) const VOLUMES_SHARE: u64 = 4;
 /// Content is counted in so many bytes.
 pub(crate) const CONTENT_UNIT: u64 = 4 * KIB;
 /// Bytes that are received at once where nobody knows what they are.
@@ -66,8 +71,18 @@ pub(crate) const OPEN_FILES_MAX: usize = 4096;
 pub(crate) const READER_IDLE: Duration = Duration::from_secs(5);
 /// How long a file stays open that nobody writes.
 pub(crate) const WRITER_IDLE: Duration = Duration::from_secs(15);
+/// How long a save is tried again of a file that is written from front to back: what a volume could not take of such a file
+/// it has no more, as a rule.
+pub(crate) const LOST_AFTER: Duration = Duration::from_secs(5 * 60);
+/// How long COMMITs fail of a file that was given up then.
+pub(crate) const LOST_KEPT: Duration = Duration::from_secs(10 * 60);
 /// How long a write waits for those that belong in front of it, where files are written from front to back.
 pub(crate) const ORDER_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a client is told to ask again for a write or a save that somebody is in the way of: longer than a directory is
+/// renamed in a bucket as a rule.
+pub(crate) const BUSY_DEADLINE: Duration = Duration::from_secs(5 * 60);
+/// Whoever asks again does so sooner; else it is another one that is in the way.
+pub(crate) const BUSY_AGAIN: Duration = Duration::from_secs(2 * 60);
 /// Files of a volume without lasting numbers whose handles stay good.
 pub(crate) const HELD_MAX: usize = 1 << 20;
 /// How long a handle stays good at least that the volume would like to have back.

@@ -5,11 +5,12 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use penstock_base::{BufferPool, clock};
 use tokio::{
     net::{TcpListener, TcpStream, UdpSocket},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, watch},
 };
 use tracing::{debug, warn};
 
 use crate::{
+    limits::STRANGERS_MAX,
     protocol::rpc::Transport,
     target::Target,
     transport::{Answering, Greeting, Load, Peer, serve},
@@ -17,6 +18,9 @@ use crate::{
 
 /// How long a listener rests when the system has no descriptor for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a connection takes up: one of the places, and of a stranger one of those, too.
+type Place = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 /// Listens for connections, and for datagrams at the same port, which the system chooses where it is 0.
 pub(crate) async fn bind_both(address: SocketAddr) -> io::Result<(TcpListener, UdpSocket)> {
@@ -40,9 +44,13 @@ pub(crate) struct Accepting {
 impl Accepting {
     pub(crate) async fn accept_all(self, listener: TcpListener) {
         let places = Arc::new(Semaphore::new(self.connections_max));
+        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
             match listener.accept().await {
-                Ok((stream, address)) => self.greet(stream, address, place),
+                Ok((stream, address)) => match self.stranger(address, &strangers) {
+                    Ok(stranger) => self.greet(stream, address, (place, stranger)),
+                    Err(_) => self.target.metrics.refused.increment(),
+                },
                 Err(error) => {
                     warn!(%error, "cannot accept a connection");
                     clock::sleep(ACCEPT_PAUSE).await;
@@ -51,8 +59,20 @@ impl Accepting {
         }
     }
 
+    /// A place among the strangers, for who has no rule. Fails if they are too many.
+    fn stranger(
+        &self,
+        address: SocketAddr,
+        strangers: &Arc<Semaphore>,
+    ) -> Result<Option<OwnedSemaphorePermit>, TryAcquireError> {
+        match self.target.knows(address.ip()) {
+            true => Ok(None),
+            false => Arc::clone(strangers).try_acquire_owned().map(Some),
+        }
+    }
+
     /// Begins to serve a connection, unless nobody answers who is there.
-    fn greet(&self, stream: TcpStream, address: SocketAddr, place: OwnedSemaphorePermit) {
+    fn greet(&self, stream: TcpStream, address: SocketAddr, place: Place) {
         let local = stream.local_addr().ok().map(|local| local.ip());
         let peer = Peer {
             address,
@@ -68,7 +88,7 @@ impl Accepting {
         &self,
         stream: TcpStream,
         answering: Arc<dyn Answering>,
-        (address, place): (SocketAddr, OwnedSemaphorePermit),
+        (address, place): (SocketAddr, Place),
     ) {
         let connections = Counted::new(Arc::clone(&self.target));
         let (load, pool) = (self.load.another(), Arc::clone(&self.pool));

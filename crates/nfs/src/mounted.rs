@@ -6,6 +6,9 @@ use bytes::Bytes;
 
 use crate::limits::MOUNTS_MAX;
 
+/// Bytes of one beside its path.
+const AROUND: u64 = 64;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Mounted(VecDeque<(IpAddr, Bytes)>);
@@ -24,6 +27,12 @@ impl Mounted {
         let is_gone =
             |known: &(IpAddr, Bytes)| known.0 == client && path.is_none_or(|path| *path == known.1);
         self.0.retain(|known| !is_gone(known));
+    }
+
+    /// Bytes that it takes to tell all of them, at most.
+    pub(crate) fn bytes(&self) -> u64 {
+        let paths = self.0.iter().map(|(_, path)| path.len() as u64);
+        paths.map(|length| length + AROUND).sum()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(IpAddr, Bytes)> {

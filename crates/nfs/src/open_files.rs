@@ -3,7 +3,9 @@
 //! NFS reads and writes files that nobody opened. A volume wants a handle for it, and some save what was written when
 //! that is closed. So a file stays open from its first READ or WRITE until nobody has used it for a while, at most
 //! [`OPEN_FILES_MAX`] of them. One that cannot be closed, since what was written to it cannot be saved, stays open and
-//! is tried again: until then each COMMIT of it fails, and nothing is lost in silence.
+//! is tried again: until then each COMMIT of it fails, and nothing is lost in silence. A volume that writes from front to back
+//! cannot try again what it sent: such a file is given up after a while, or when it is cut to nothing, so that it can be
+//! written anew.
 
 mod file;
 mod order;
@@ -16,7 +18,7 @@ use penstock_base::{FsError, FsResult, Mutex};
 use penstock_vfs::{Access, Attributes, Identity, Inode, OpenOptions, Volume};
 use tracing::warn;
 
-use crate::limits::OPEN_FILES_MAX;
+use crate::limits::{LOST_AFTER, OPEN_FILES_MAX};
 use file::{Open, OpenFile};
 
 pub(crate) use file::InUse;
@@ -57,6 +59,11 @@ impl OpenFiles {
         let root = Identity::root();
         let opened = self.volume.open(&root, file.inode, OpenOptions::to(access));
         let open = Open::new(opened.await?.handle, file.brief());
+        if access == Access::Write {
+            // Who only read it may have known another one.
+            open_file.cut_to(file.size);
+            open_file.begin_anew();
+        }
         Ok(open_file.put(access, open))
     }
 
@@ -100,24 +107,39 @@ impl OpenFiles {
         }
     }
 
+    fn known(&self, inode: Inode) -> Option<Arc<OpenFile>> {
+        self.files.lock().get(&inode).map(Arc::clone)
+    }
+
     /// The handle that a file is written through, if it is.
     pub(crate) fn writer(&self, inode: Inode) -> Option<InUse> {
-        let open_file = Arc::clone(self.files.lock().get(&inode)?);
-        open_file.use_now(Access::Write, |_| true)
+        self.known(inode)?.use_now(Access::Write, |_| true)
     }
 
     /// Makes durable what was written to a range of a file, if anything was that is not.
     pub(crate) async fn sync(&self, inode: Inode, range: Range<u64>) -> FsResult<()> {
-        let Some(writer) = self.writer(inode) else {
+        let Some(file) = self.known(inode) else {
             return Ok(());
         };
-        let Some(written) = writer.file.unsynced() else {
+        let Some(written) = file.unsynced() else {
             return Ok(());
         };
+        let mut writer = file.use_now(Access::Write, |_| true);
+        if writer.is_none() {
+            // Whoever closes it saves it first, or leaves it open.
+            let _turn = file.turn().await;
+            if file.unsynced().is_none() {
+                return Ok(());
+            }
+            writer = file.use_now(Access::Write, |_| true);
+        }
+        let writer = writer.ok_or_else(|| FsError::Io("it was closed unsaved".to_owned()))?;
         let is_all = range == (0..u64::MAX);
-        self.volume.sync(writer.id, range, false).await?;
+        let synced = self.volume.sync(writer.id, range, false).await;
+        file.note_save(synced.is_ok());
+        file.told(synced)?;
         if is_all {
-            writer.file.synced(written);
+            file.synced(written);
         }
         Ok(())
     }
@@ -145,9 +167,10 @@ impl OpenFiles {
 
     /// Closes all files, whoever uses them. Returns those of which something could not be saved.
     pub(crate) async fn close_all(&self) -> Vec<(Inode, FsError)> {
-        let all: Vec<_> = self.files.lock().drain().collect();
+        let all: Vec<_> = self.files.lock().values().map(Arc::clone).collect();
         let mut failed = Vec::new();
-        for (inode, open_file) in all {
+        for open_file in all {
+            let inode = open_file.inode;
             let _turn = open_file.turn().await;
             if let Some(writer) = open_file.take(Access::Write) {
                 let saved = self.save(&open_file, &writer).await;
@@ -156,6 +179,10 @@ impl OpenFiles {
             }
             if let Some(reader) = open_file.take(Access::Read) {
                 self.volume.release(reader.id).await;
+            }
+            // A COMMIT of what could not be saved goes on failing.
+            if open_file.unsynced().is_none() {
+                self.files.lock().remove(&inode);
             }
         }
         failed
@@ -172,11 +199,11 @@ impl OpenFiles {
         }
         let mut files = self.files.lock();
         // Nobody but the table and whoever calls this has it, so nobody is about to open it.
-        let is_closed = Arc::strong_count(open_file) <= 2 && open_file.is_closed();
-        if is_closed {
+        let is_over = Arc::strong_count(open_file) <= 2 && open_file.is_over();
+        if is_over {
             files.remove(&open_file.inode);
         }
-        is_closed
+        is_over
     }
 
     /// Makes durable what was written: a COMMIT that comes when the file is closed finds nothing to do.
@@ -185,7 +212,9 @@ impl OpenFiles {
             self.volume.sync(open.id, 0..u64::MAX, false).await?;
             file.synced(written);
         }
-        self.volume.flush(open.id).await
+        self.volume.flush(open.id).await?;
+        file.note_save(true);
+        Ok(())
     }
 
     async fn close_handle(&self, open_file: &Arc<OpenFile>, access: Access, open: Open) {
@@ -193,11 +222,29 @@ impl OpenFiles {
             && let Err(error) = self.save(open_file, &open).await
         {
             let inode = open_file.inode.0;
-            warn!(inode, %error, "a file could not be saved, and will be tried again");
-            drop(open_file.put(access, open));
-            return;
+            let failing = open_file.note_save(false);
+            let is_lost = failing.is_some_and(|since| since.elapsed() >= LOST_AFTER);
+            if !self.keeps_order || !is_lost {
+                warn!(inode, %error, "a file could not be saved, and will be tried again");
+                drop(open_file.put(access, open));
+                return;
+            }
+            warn!(inode, %error, "a file could not be saved, and is given up");
+            open_file.lose();
         }
         self.volume.release(open.id).await;
+    }
+
+    /// Gives up what could not be saved of a file that is cut to nothing, where the volume would take nothing else before.
+    pub(crate) async fn give_up_failed(&self, inode: Inode) {
+        let failing = self.known(inode).filter(|file| file.is_failing());
+        if let Some(file) = failing.filter(|_| self.keeps_order) {
+            let _turn = file.turn().await;
+            if let Some(open) = file.take_unused(Access::Write, |_| true) {
+                file.lose();
+                self.volume.release(open.id).await;
+            }
+        }
     }
 }
 

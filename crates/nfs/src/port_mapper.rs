@@ -15,7 +15,7 @@ use crate::{
         rpc::{Call, Refusal, Refused, Reply, Transport},
     },
     target::Target,
-    transport::{Answering, Peer, Work},
+    transport::{Admitted, Answering, Peer, Share, Work},
 };
 
 /// A program of the mount target: its number, its versions, and how it is reached.
@@ -138,6 +138,14 @@ impl Answering for PortMapper {
         self.refused();
         let xid = call.xid;
         (Work::Done(Reply::refused(Refused { xid, refusal })), 0)
+    }
+
+    fn admits(&self, _file: &[u8]) -> Admitted {
+        Admitted::No
+    }
+
+    fn share(&self, _call: &Call) -> Option<Share> {
+        None
     }
 
     fn refused(&self) {

@@ -22,7 +22,7 @@ use thiserror::Error;
 use tokio::{
     net::{TcpListener, UdpSocket},
     sync::watch,
-    task::JoinHandle,
+    task::{JoinError, JoinHandle},
 };
 
 use crate::{
@@ -87,7 +87,8 @@ pub struct NfsServer {
     /// Connections end when this becomes true.
     closing: watch::Sender<bool>,
     listening: Vec<JoinHandle<()>>,
-    sweeping: JoinHandle<()>,
+    /// Close what is idle, one for each volume, and one for the lists of clients.
+    sweeping: Vec<JoinHandle<()>>,
     /// Give back locks in exports that are gone, one for each volume.
     freeing: Vec<JoinHandle<()>>,
     /// Tell clients that held locks that the targets were started.
@@ -123,10 +124,10 @@ impl NfsServer {
         }
         let exports = settings.exports.clone();
         let volumes = Arc::<Volumes>::default();
-        let targets = targets(settings, &volumes)?;
+        let load = Load::new(pool.budget().total());
+        let targets = targets(settings, &volumes, &load)?;
         export(&volumes, tables(&targets, &exports, &volumes)?);
         let closing = watch::Sender::new(false);
-        let load = Load::new(pool.budget().total());
         let (mut bound, mut listening) = (Vec::new(), Vec::new());
         for (target, sockets) in targets.iter().zip(sockets) {
             bound.push(Bound {
@@ -145,10 +146,16 @@ impl NfsServer {
         let told = targets.iter().map(Arc::clone).map(Target::tell_of_start);
         let services = volumes.all();
         let freeing = services.iter().map(Arc::clone).map(Service::free_unserved);
+        let mut sweeping = vec![tokio::spawn(sweep_lists(
+            Arc::clone(&volumes),
+            targets.clone(),
+        ))];
+        let sweeps = services.iter().map(Arc::clone).map(sweep_for_ever);
+        sweeping.extend(sweeps.map(tokio::spawn));
         Ok(Self {
             targets: bound,
             listening,
-            sweeping: tokio::spawn(sweep_for_ever(Arc::clone(&volumes), targets.clone())),
+            sweeping,
             freeing: freeing.map(tokio::spawn).collect(),
             telling: told.map(tokio::spawn).collect(),
             volumes,
@@ -232,9 +239,14 @@ impl NfsServer {
             clock::sleep(LEAVE_POLL).await;
         }
         self.end_tasks();
+        // All at once: one whose store is away keeps no other from saving.
+        let ending = services.iter().map(Arc::clone).map(|service| {
+            let ended = async move { service.shut_down().await };
+            tokio::spawn(ended)
+        });
         let mut unsaved = Unsaved::new();
-        for service in &*services {
-            unsaved.extend(service.shut_down().await);
+        for ended in ending.collect::<Vec<_>>() {
+            unsaved.extend(ended.await.unwrap_or_else(|error| panicked(&error)));
         }
         *left = Some(unsaved.clone());
         drop(left);
@@ -244,7 +256,7 @@ impl NfsServer {
 
     /// Ends what is done beside calls.
     fn end_tasks(&self) {
-        self.sweeping.abort();
+        self.sweeping.iter().for_each(JoinHandle::abort);
         self.freeing.iter().for_each(JoinHandle::abort);
         self.telling.iter().for_each(JoinHandle::abort);
     }
@@ -262,24 +274,29 @@ impl Drop for NfsServer {
 
 /// The mount targets with the volumes that they share. A client does not say which volumes it held locks of before the
 /// start, so there is a grace period for all of them or for none.
-fn targets(settings: NfsSettings, volumes: &Arc<Volumes>) -> Result<Vec<Arc<Target>>, StartError> {
-    let load = |target: &TargetSettings| {
+fn targets(
+    settings: NfsSettings,
+    volumes: &Arc<Volumes>,
+    load: &Load,
+) -> Result<Vec<Arc<Target>>, StartError> {
+    let list = |target: &TargetSettings| {
         let path = target.lockers.clone();
         Monitored::load(path.clone()).map_err(|error| StartError::Lockers(path, error))
     };
-    let lists: Result<Vec<_>, _> = settings.targets.iter().map(load).collect();
+    let lists: Result<Vec<_>, _> = settings.targets.iter().map(list).collect();
     let lists = lists?;
     let before = lists.iter().flat_map(|list| list.before().iter().copied());
     let before: Arc<HashSet<IpAddr>> = Arc::new(before.collect());
     let handles = Arc::new(Handles::new(&settings.key, random::number()));
     let port_mappers = settings.port_mappers_of_clients;
+    let count = settings.volumes.len();
     let services = settings.volumes.into_iter().map(|served| {
         let is_reclaimed = served.volume.locks().is_some() && !before.is_empty();
         let grace_period = GracePeriod::begin(settings.grace_period, is_reclaimed);
         let told = (&handles, port_mappers);
         let audience = &volumes.audience;
         Arc::new(Service::new(
-            served,
+            (served, load.share(count)),
             told,
             audience,
             (&before, grace_period),
@@ -426,13 +443,23 @@ impl Listening {
     }
 }
 
-async fn sweep_for_ever(volumes: Arc<Volumes>, targets: Vec<Arc<Target>>) {
+/// What is told of a volume that fell over while it was shut down.
+fn panicked(error: &JoinError) -> Unsaved {
+    vec![("a volume".to_owned(), FsError::Io(error.to_string()))]
+}
+
+/// A task of its own for each volume: one whose store is away keeps files of no other open.
+async fn sweep_for_ever(service: Arc<Service>) {
+    loop {
+        clock::sleep(SWEEP_INTERVAL).await;
+        service.sweep().await;
+    }
+}
+
+async fn sweep_lists(volumes: Arc<Volumes>, targets: Vec<Arc<Target>>) {
     loop {
         clock::sleep(SWEEP_INTERVAL).await;
         let services = volumes.all();
-        for service in &*services {
-            service.sweep().await;
-        }
         let holding = services.iter().flat_map(|service| service.lockers());
         let holding = holding.collect();
         for target in &targets {

@@ -46,6 +46,7 @@ use crate::{
         rpc::Credential,
         xdr::Encoder,
     },
+    transport::Share,
     waiters::Waiters,
 };
 use make::Exclusives;
@@ -62,6 +63,8 @@ pub(crate) struct Service {
     audience: Arc<Audience>,
     volume: Arc<dyn Volume>,
     features: Features,
+    /// What may be under way of it.
+    pub(crate) share: Share,
     nodes: Nodes,
     files: OpenFiles,
     places: Places,
@@ -146,7 +149,7 @@ impl Asked {
 impl Service {
     /// Clients that held locks before the start, at these addresses, reclaim them for as long as `grace_period` says.
     pub(crate) fn new(
-        served: ServedVolume,
+        (served, share): (ServedVolume, Share),
         (handles, port_mappers): (&Arc<Handles>, u16),
         audience: &Arc<Audience>,
         (before, grace_period): (&Arc<HashSet<IpAddr>>, GracePeriod),
@@ -159,6 +162,7 @@ impl Service {
             identity: served.identity,
             audience: Arc::clone(audience),
             features: volume.features(),
+            share,
             nodes: Nodes::new(Arc::clone(&volume), Arc::clone(handles)),
             files: OpenFiles::new(Arc::clone(&volume)),
             volume,

@@ -26,7 +26,8 @@ use crate::protocol::rpc::Transport;
 
 pub(crate) use connection::{Answering, Work, serve};
 pub(crate) use datagrams::serve_datagrams;
-pub(crate) use load::Load;
+pub(crate) use load::{Load, Share};
+pub(crate) use records::Admitted;
 pub use records::whole_record;
 
 /// Who calls.

@@ -196,6 +196,7 @@ impl Volume for MemoryVolume {
         }
         permission::check_changes(&before, by, &changes)?;
         let now = clock::wall_time();
+        tree.forget_verifier(inode)?;
         if let Some(size) = changes.size {
             tree.resize(inode, size, now)?;
         }

@@ -8,7 +8,7 @@
 
 use penstock_base::{FsError, FsResult};
 
-use crate::{AttributeChanges, Attributes, FileKind, Identity, TimeChange};
+use crate::{AttributeChanges, Attributes, FileKind, Identity, SpecialFile, TimeChange};
 
 /// Set-group-id bit of a mode.
 const SET_GROUP_ID: u16 = 0o2000;
@@ -181,6 +181,16 @@ pub fn check_removal(directory: &Attributes, file: &Attributes, by: &Identity) -
     Ok(())
 }
 
+/// Fails unless `by` may make files of a kind: a device opens the machine on which it is seen to whoever may open it.
+pub fn check_kind(kind: FileKind, by: &Identity) -> FsResult<()> {
+    use SpecialFile::{BlockDevice, CharacterDevice};
+    let is_device = matches!(kind, FileKind::Special(BlockDevice(_) | CharacterDevice(_)));
+    match is_device && by.uid != 0 && !by.is_trusted {
+        true => Err(FsError::NotPermitted("only root makes devices")),
+        false => Ok(()),
+    }
+}
+
 /// The group and the permission bits of what `by` makes in `directory`: a directory with the set-group-id
 /// bit hands its group on.
 pub fn of_new_file(
@@ -318,6 +328,21 @@ mod tests {
         // A kernel takes it away itself, from who is no member by any of his groups.
         assert_eq!(after(&Identity::trusted(10, 21), &mode), 0o2755);
         assert_eq!(after(&Identity::trusted(10, 21), &group), 0o775);
+    }
+
+    #[test]
+    fn only_root_makes_devices() {
+        use SpecialFile::{BlockDevice, CharacterDevice, Pipe, Socket};
+        let device = crate::Device(0x0801);
+        for special in [BlockDevice(device), CharacterDevice(device)] {
+            let kind = FileKind::Special(special);
+            assert!(check_kind(kind, &user(10, 0)).is_err());
+            assert!(check_kind(kind, &user(0, 0)).is_ok());
+            assert!(check_kind(kind, &Identity::trusted(10, 0)).is_ok());
+        }
+        for kind in [FileKind::Special(Pipe), FileKind::Special(Socket)] {
+            assert!(check_kind(kind, &user(10, 0)).is_ok());
+        }
     }
 
     #[test]

@@ -349,8 +349,8 @@ pub enum Exclusivity {
     TakeExisting,
     /// Fails with `AlreadyExists`.
     New,
-    /// The same, unless the file that is there was made with this very number: a client repeats a request
-    /// whose answer it did not get. Only a volume that says so can keep the number.
+    /// The same, unless the file that is there was made with this very number, and nobody has set attributes of it since: a
+    /// client repeats a request whose answer it did not get, and sets them when it has it. Only a volume that says so can keep the number.
     Verified(u64),
 }
 

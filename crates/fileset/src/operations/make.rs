@@ -77,6 +77,7 @@ pub(crate) fn make(transaction: &mut dyn Transaction, making: &Making) -> FsResu
         });
     }
     enterable(transaction, &making.asked.by, dentry.parent)?;
+    permission::check_kind(making.new.kind, &making.asked.by)?;
     let node = Node {
         project: parent.project,
         ..new_node(making, (&above, &parent))

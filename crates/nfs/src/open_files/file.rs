@@ -5,12 +5,12 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use penstock_base::{Mutex, clock, clock::Instant};
+use penstock_base::{FsError, FsResult, Mutex, clock, clock::Instant};
 use penstock_vfs::{Access, Attributes, BriefAttributes, HandleId, Inode};
 use tokio::sync::MutexGuard;
 
 use super::order::Order;
-use crate::limits::{READER_IDLE, WRITER_IDLE};
+use crate::limits::{BUSY_AGAIN, BUSY_DEADLINE, LOST_KEPT, READER_IDLE, WRITER_IDLE};
 
 /// An open handle.
 #[derive(Debug)]
@@ -56,6 +56,12 @@ pub(crate) struct OpenFile {
     synced: AtomicU64,
     /// Keeps writes in the order of their places, where the volume needs that.
     order: Option<Order>,
+    /// Since when somebody is in the way of each write and save, and when the last one was told so.
+    busy: Mutex<Option<(Instant, Instant)>>,
+    /// Since when what was written cannot be saved.
+    failing: Mutex<Option<Instant>>,
+    /// When it was given up.
+    lost: Mutex<Option<Instant>>,
 }
 
 impl OpenFile {
@@ -68,6 +74,9 @@ impl OpenFile {
             written: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             order: keeps_order.then(|| Order::new(file.size)),
+            busy: Mutex::default(),
+            failing: Mutex::default(),
+            lost: Mutex::default(),
         }
     }
 
@@ -167,6 +176,58 @@ impl OpenFile {
     /// So many writes are durable.
     pub(super) fn synced(&self, written: u64) {
         self.synced.fetch_max(written, Ordering::AcqRel);
+    }
+
+    /// A save failed, or did not. Returns since when they do.
+    pub(super) fn note_save(&self, is_good: bool) -> Option<Instant> {
+        let mut failing = self.failing.lock();
+        *failing = match is_good {
+            true => None,
+            false => Some(failing.unwrap_or_else(clock::now)),
+        };
+        *failing
+    }
+
+    /// Whether the last save failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failing.lock().is_some()
+    }
+
+    /// What was written is given up: COMMITs of it fail.
+    pub(super) fn lose(&self) {
+        *self.failing.lock() = None;
+        *self.lost.lock() = Some(clock::now());
+    }
+
+    /// It is written anew. Who lost something was told so, or has it still.
+    pub(super) fn begin_anew(&self) {
+        if self.lost.lock().take().is_some() {
+            self.synced(self.written.load(Ordering::Acquire));
+        }
+    }
+
+    /// Whether nothing is to be told of it any more.
+    pub(super) fn is_over(&self) -> bool {
+        let lost = *self.lost.lock();
+        self.is_closed() && lost.is_none_or(|lost| lost.elapsed() >= LOST_KEPT)
+    }
+
+    /// What a client is told of a write or a save. Where somebody is in its way it asks again, for ever; who stays there
+    /// for long, as another client's version of the file does, does not go away at all.
+    pub(crate) fn told<T>(&self, outcome: FsResult<T>) -> FsResult<T> {
+        let mut busy = self.busy.lock();
+        let Err(FsError::Busy(reason)) = outcome else {
+            *busy = None;
+            return outcome;
+        };
+        let now = clock::now();
+        let known = busy.filter(|(_, last)| now.duration_since(*last) < BUSY_AGAIN);
+        let since = known.map_or(now, |(since, _)| since);
+        *busy = Some((since, now));
+        match now.duration_since(since) < BUSY_DEADLINE {
+            true => outcome,
+            false => Err(FsError::Io(reason.to_owned())),
+        }
     }
 
     /// Waits until it is the turn of a write at `offset`, where that matters.

@@ -87,6 +87,7 @@ impl Service {
         change.after = Some(node.attributes.clone());
         asked.may_change()?;
         let after = self.apply(asked, &node.attributes, changes).await?;
+        self.exclusives.forget(after.inode);
         self.settle_file(&after).await?;
         change.after = Some(after);
         Ok(())
@@ -103,7 +104,7 @@ impl Service {
             return Err(Status::INVALID);
         }
         let writer = match changes.size {
-            Some(_) => self.writer_for_size(asked, file).await?,
+            Some(size) => self.writer_for_size(asked, file, size).await?,
             None => None,
         };
         changes.handle = writer.as_ref().map(|writer| writer.id);
@@ -122,10 +123,14 @@ impl Service {
         &self,
         asked: &Asked,
         file: &Attributes,
+        size: u64,
     ) -> Result<Option<InUse>, Status> {
         let by_mode = permission::check(file, &asked.by, AccessMask::WRITE);
         if by_mode.is_err() && file.uid != asked.by.uid {
             return Err(Status::ACCESS);
+        }
+        if size == 0 {
+            self.files.give_up_failed(file.inode).await;
         }
         match self.files.writer(file.inode) {
             Some(writer) => Ok(Some(writer)),

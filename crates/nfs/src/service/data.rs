@@ -36,15 +36,24 @@ impl Service {
         let mut attributes = None;
         let count = count.min(TRANSFER_MAX);
         let read = self.read_file(asked, file, (offset, count), &mut attributes);
-        let read = status(out, read.await);
+        let read = read.await;
+        let end = |bytes: &Payload| offset.saturating_add(bytes.len() as u64);
+        if let (Ok(bytes), Some(seen)) = (&read, &attributes)
+            && !bytes.is_empty()
+            && end(bytes) > seen.size
+        {
+            // It grew since it was looked at, and need not end where it was read to.
+            attributes = self.attributes_of(asked, seen.inode).await;
+        }
+        let read = status(out, read);
         post_operation(out, attributes.as_ref(), self.system);
         let Some(bytes) = read else {
             return Payload::new();
         };
         let length = bytes.len() as u32;
-        let size = attributes.map_or(0, |file| file.size);
+        let is_end = attributes.is_some_and(|file| end(&bytes) >= file.size);
         out.u32(length);
-        out.bool(length < count || offset + u64::from(length) >= size);
+        out.bool(length < count || is_end);
         out.u32(length);
         bytes
     }
@@ -132,7 +141,8 @@ impl Service {
         let writer = self.files.open(file, Access::Write).await?;
         writer.file.in_order(offset).await;
         let place = WritePlace::At(offset);
-        let written = self.volume.write(&asked.by, writer.id, place, data).await?;
+        let written = self.volume.write(&asked.by, writer.id, place, data).await;
+        let written = writer.file.told(written)?;
         writer.file.grows_to(end);
         let committed = self
             .committed(&writer, (offset..end, stability), &written)
@@ -156,6 +166,7 @@ impl Service {
             return Ok(Stability::Unstable);
         }
         let synced = self.volume.sync(writer.id, range, false).await;
+        let synced = writer.file.told(synced);
         synced.inspect_err(|_| writer.file.note_write())?;
         Ok(Stability::FileSync)
     }

@@ -1,11 +1,11 @@
 //! READDIR and READDIRPLUS.
 
 use bytes::Bytes;
-use penstock_vfs::{AccessMask, Attributes, Detail, ListFrom};
+use penstock_vfs::{AccessMask, Attributes, ListFrom};
 
 use super::{
     Asked, Service,
-    listing::{Listed, ListedName, Page},
+    listing::{Listed, Page},
     status,
 };
 use crate::{
@@ -34,7 +34,7 @@ impl Service {
         (from, bytes): (From, u32),
         out: &mut Encoder,
     ) {
-        let page = Page::new(&self.volume, Detail::Names, room(bytes));
+        let page = Page::new(&self.volume, false, room(bytes));
         self.list(asked, (directory, from), page, out).await;
     }
 
@@ -45,7 +45,7 @@ impl Service {
         (from, bytes): (From, u32),
         out: &mut Encoder,
     ) {
-        let page = Page::new(&self.volume, Detail::Attributes, room(bytes));
+        let page = Page::new(&self.volume, true, room(bytes));
         self.list(asked, (directory, from), page, out).await;
     }
 
@@ -67,25 +67,20 @@ impl Service {
         }
         out.fixed(&COOKIE_VERIFIER);
         let is_end = !page.is_full;
-        let with_attributes = penstock_vfs::DirectorySink::detail(&page) == Detail::Attributes;
+        let is_plus = page.is_plus;
         for entry in page.entries {
-            self.write_entry(asked, (entry, with_attributes), out);
+            self.write_entry(asked, (entry, is_plus), out);
         }
         out.bool(false);
         out.bool(is_end);
     }
 
-    fn write_entry(
-        &self,
-        asked: &Asked,
-        (entry, with_attributes): (Listed, bool),
-        out: &mut Encoder,
-    ) {
+    fn write_entry(&self, asked: &Asked, (entry, is_plus): (Listed, bool), out: &mut Encoder) {
         out.bool(true);
         out.u64(entry.inode.0);
         out.opaque(entry.name.as_bytes());
         out.u64(entry.cookie);
-        if !with_attributes {
+        if !is_plus {
             return;
         }
         let attributes = entry.node.as_ref().map(|node| &node.attributes);
@@ -109,6 +104,9 @@ impl Service {
         if cookie != 0 && verifier != COOKIE_VERIFIER {
             return Err(Status::BAD_COOKIE);
         }
+        // A handle is as good as a search for its name.
+        let searched = asked.check(&directory.attributes, AccessMask::EXECUTE);
+        page.shows_files = page.is_plus && searched.is_ok();
         self.push_dots(asked, (&directory, cookie), page).await?;
         if !page.is_full {
             self.push_names(asked, (&directory, cookie), page).await?;
@@ -129,12 +127,12 @@ impl Service {
         if cookie < BEHIND_SELF && page.takes(1) {
             let held = self.volume.hold(&asked.by, directory.inode()).await?;
             let node = Node::of(&self.volume, held);
-            page.entries.push(dots(b".", node, BEHIND_SELF));
+            page.push_dots(b".", node, BEHIND_SELF);
         }
         if cookie < BEHIND_PARENT && !page.is_full && page.takes(2) {
             let parent = self.volume.parent(&asked.by, directory.inode()).await?;
             let node = Node::of(&self.volume, parent);
-            page.entries.push(dots(b"..", node, BEHIND_PARENT));
+            page.push_dots(b"..", node, BEHIND_PARENT);
         }
         Ok(())
     }
@@ -154,15 +152,6 @@ impl Service {
         volume.list(&asked.by, inode, from, page).await?;
         self.places.remember(inode, page.names());
         Ok(())
-    }
-}
-
-fn dots(name: &'static [u8], node: Node, cookie: u64) -> Listed {
-    Listed {
-        name: ListedName::Dots(name),
-        inode: node.inode(),
-        cookie,
-        node: Some(node),
     }
 }
 

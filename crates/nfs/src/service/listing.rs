@@ -54,7 +54,10 @@ pub(super) struct Listed {
 /// Entries up to a number of bytes.
 pub(super) struct Page {
     volume: Arc<dyn Volume>,
-    detail: Detail,
+    /// Entries have room for attributes and handles.
+    pub(super) is_plus: bool,
+    /// They have them, too.
+    pub(super) shows_files: bool,
     room: usize,
     pub(super) entries: Vec<Listed>,
     /// There was no room for another one.
@@ -62,10 +65,11 @@ pub(super) struct Page {
 }
 
 impl Page {
-    pub(super) fn new(volume: &Arc<dyn Volume>, detail: Detail, room: usize) -> Self {
+    pub(super) fn new(volume: &Arc<dyn Volume>, is_plus: bool, room: usize) -> Self {
         Self {
             volume: Arc::clone(volume),
-            detail,
+            is_plus,
+            shows_files: false,
             room,
             entries: Vec::new(),
             is_full: false,
@@ -82,29 +86,43 @@ impl Page {
 
     /// Whether there was room for so many bytes, which are taken then.
     pub(super) fn takes(&mut self, name_length: usize) -> bool {
-        let bytes = entry_bytes(name_length, self.detail == Detail::Attributes);
+        let bytes = entry_bytes(name_length, self.is_plus);
         let left = self.room.checked_sub(bytes);
         self.room = left.unwrap_or(self.room);
         self.is_full |= left.is_none();
         left.is_some()
     }
+
+    /// Adds `.` or `..`, for which there was room.
+    pub(super) fn push_dots(&mut self, name: &'static [u8], node: Node, cookie: u64) {
+        self.entries.push(Listed {
+            name: ListedName::Dots(name),
+            inode: node.inode(),
+            cookie,
+            node: self.shows_files.then_some(node),
+        });
+    }
 }
 
 impl DirectorySink for Page {
     fn detail(&self) -> Detail {
-        self.detail
+        match self.shows_files {
+            true => Detail::Attributes,
+            false => Detail::Names,
+        }
     }
 
     fn push(&mut self, _next: u64, name: &FileName, entry: &Entry) -> ControlFlow<()> {
         if self.is_full || !self.takes(name.as_bytes().len()) {
             return ControlFlow::Break(());
         }
-        let has_attributes = self.detail == Detail::Attributes;
         self.entries.push(Listed {
             name: ListedName::Name(name.clone()),
             inode: entry.attributes.inode,
             cookie: cookie_of(name),
-            node: has_attributes.then(|| Node::of(&self.volume, entry.clone())),
+            node: self
+                .shows_files
+                .then(|| Node::of(&self.volume, entry.clone())),
         });
         ControlFlow::Continue(())
     }

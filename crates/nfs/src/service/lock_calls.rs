@@ -54,7 +54,7 @@ impl Client {
             _ => Vec::new(),
         };
         let duplicates = &service.lock_calls;
-        let key = duplicates.key(self.address.ip(), (xid, procedure), &arguments);
+        let key = duplicates.key(self.address.ip(), (xid, procedure), (&arguments[..], None));
         let call = LockCall {
             target: Arc::clone(&self.target),
             service,

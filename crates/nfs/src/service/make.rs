@@ -5,7 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use bytes::Bytes;
 use penstock_base::{FileName, FsError, FsResult, Mutex};
 use penstock_vfs::{
-    AccessMask, AttributeChanges, Change, Dentry, Exclusivity, Inode, Made, New, NewKind,
+    AccessMask, AttributeChanges, Change, Dentry, Exclusivity, FileKind, Identity, Inode, Made,
+    New, NewKind, permission,
 };
 
 use super::{Asked, Service, status};
@@ -38,6 +39,18 @@ struct Making<'a> {
     new: NewAttributes,
 }
 
+impl Making<'_> {
+    /// Fails unless `by` may make such a file.
+    fn check_kind(&self, by: &Identity) -> Result<(), Status> {
+        match self.kind {
+            NewKind::Special(special) => {
+                Ok(permission::check_kind(FileKind::Special(special), by)?)
+            }
+            NewKind::Regular | NewKind::Directory | NewKind::Symlink(_) => Ok(()),
+        }
+    }
+}
+
 /// The verifiers of exclusive CREATEs, for volumes that keep none.
 #[derive(Debug, Default)]
 pub(super) struct Exclusives(Mutex<Remembered>);
@@ -58,6 +71,14 @@ impl Exclusives {
             && let Some(oldest) = remembered.order.pop_front()
         {
             remembered.verifiers.remove(&oldest);
+        }
+    }
+
+    /// Who made a file has the answer.
+    pub(super) fn forget(&self, file: Inode) {
+        let mut remembered = self.0.lock();
+        if remembered.verifiers.remove(&file).is_some() {
+            remembered.order.retain(|known| *known != file);
         }
     }
 
@@ -175,12 +196,12 @@ impl Service {
         change.after = Some(directory.attributes.clone());
         asked.may_change()?;
         let (making, name) = (making?, name_of(&place.name)?);
-        self.check_making(asked, (&directory, &name), making.exclusivity)
+        self.check_making(asked, (&directory, &name), &making)
             .await?;
         let made = self.make_once(asked, (&directory, &name), &making).await?;
         let (existed, told) = (made.existed, made.directory.clone());
         let mut node = Node::of(&self.volume, made.entry);
-        let changes = left_to_set(&node, (&making, existed));
+        let changes = left_to_set(&node, (&making, existed), &asked.by);
         let settles = changes.is_some() || making.kind != NewKind::Regular;
         if let Some(changes) = changes {
             node.attributes = self.apply(asked, &node.attributes, changes).await?;
@@ -193,22 +214,23 @@ impl Service {
         Ok(node)
     }
 
-    /// Fails unless `asked` may make a name in a directory. One that is there and taken as it is may lie in a directory
+    /// Fails unless `asked` may make such a file in a directory. One that is there and taken as it is may lie in a directory
     /// that he may only search.
     async fn check_making(
         &self,
         asked: &Asked,
         (directory, name): (&Node, &FileName),
-        exclusivity: Exclusivity,
+        making: &Making<'_>,
     ) -> Result<(), Status> {
         let entered = AccessMask::WRITE.union(AccessMask::EXECUTE);
-        let refused = match asked.check(&directory.attributes, entered) {
-            Ok(()) => return Ok(()),
-            Err(refused) => refused,
+        let entered = asked.check(&directory.attributes, entered);
+        let may_make = entered.and_then(|()| making.check_kind(&asked.by));
+        let Err(refused) = may_make else {
+            return Ok(());
         };
         asked.check(&directory.attributes, AccessMask::EXECUTE)?;
         let is_there = self.look_up(asked, directory, name).await?.is_some();
-        match (is_there, exclusivity) {
+        match (is_there, making.exclusivity) {
             (true, Exclusivity::TakeExisting) => Ok(()),
             (true, _) => Err(Status::EXISTS),
             (false, _) => Err(refused),
@@ -271,8 +293,14 @@ impl Service {
     }
 }
 
-/// What is still to be set of a file that was made or found: of one that was there, only its size.
-fn left_to_set(node: &Node, (making, existed): (&Making<'_>, bool)) -> Option<AttributeChanges> {
+/// What is still to be set of a file that was made or found: of one that was there, only its size. Of a new one an owner
+/// that `by` cannot give it is left out, which some clients say with each file that they make: it is made by then.
+fn left_to_set(
+    node: &Node,
+    (making, existed): (&Making<'_>, bool),
+    by: &Identity,
+) -> Option<AttributeChanges> {
+    let is_root = by.uid == 0;
     let changes = making.new.changes();
     let size = changes.size.filter(|size| *size != node.attributes.size);
     let changes = match existed {
@@ -282,8 +310,12 @@ fn left_to_set(node: &Node, (making, existed): (&Making<'_>, bool)) -> Option<At
         },
         false => AttributeChanges {
             permissions: None,
-            uid: changes.uid.filter(|uid| *uid != node.attributes.uid),
-            gid: changes.gid.filter(|gid| *gid != node.attributes.gid),
+            uid: changes
+                .uid
+                .filter(|uid| is_root && *uid != node.attributes.uid),
+            gid: changes
+                .gid
+                .filter(|gid| (is_root || by.is_member_of(*gid)) && *gid != node.attributes.gid),
             size,
             ..changes
         },

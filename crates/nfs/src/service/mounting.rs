@@ -39,12 +39,16 @@ impl Client {
             client: (self.address.ip(), self.address.port()),
             credential: call.credential,
         };
+        let content = match request {
+            Request::Dump => mounting.target.mounted.lock().bytes(),
+            _ => 0,
+        };
         let answer = async move {
             let mut out = Reply::begin(xid);
             mounting.answer(request, &mut out).await;
             Some(Reply::finished(out, Payload::new()))
         };
-        (Work::Looks(Box::pin(answer)), 0)
+        (Work::Looks(Box::pin(answer)), content)
     }
 }
 
@@ -60,9 +64,12 @@ impl Mounting {
     async fn answer(&self, request: Request, out: &mut Encoder) {
         let (address, _) = self.client;
         let mounted = &self.target.mounted;
+        let is_known = self.target.knows(address);
         match request {
             Request::Null => {}
             Request::Mount(path) => self.mount(path, out).await,
+            // Who has no rule is told nothing.
+            Request::Dump | Request::Exports if !is_known => out.bool(false),
             Request::Dump => self.write_mounted(out),
             Request::Unmount(path) => mounted.lock().remove(address, Some(&path)),
             Request::UnmountAll => mounted.lock().remove(address, None),

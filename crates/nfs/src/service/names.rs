@@ -1,7 +1,7 @@
 //! LOOKUP, REMOVE, RMDIR, RENAME and LINK.
 
 use bytes::Bytes;
-use penstock_base::{FileName, NameError};
+use penstock_base::{FileName, FsError, NameError};
 use penstock_vfs::{
     AccessMask, Attributes, Change, Dentry, FileKind, Lookup, RemoveKind, RenameMode, permission,
 };
@@ -21,6 +21,14 @@ fn name_to_take(bytes: &Bytes) -> Result<FileName, Status> {
         NameError::Dots => Status::INVALID,
         error => error.into(),
     })
+}
+
+/// A directory with more files than may be moved at once has them the next time, too: to ask again is in vain.
+fn rename_status(error: FsError) -> Status {
+    match error {
+        FsError::LimitReached(_) => Status::NOT_SUPPORTED,
+        error => error.into(),
+    }
 }
 
 impl Service {
@@ -160,7 +168,8 @@ impl Service {
         let renamed = self
             .volume
             .rename(&asked.by, old, new, RenameMode::Replace)
-            .await?;
+            .await
+            .map_err(rename_status)?;
         self.places.remember(above.inode(), [old.name]);
         self.settle(above.inode()).await?;
         if above.inode() != below.inode() {

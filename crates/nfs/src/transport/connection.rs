@@ -18,10 +18,10 @@ use tokio::net::{
 };
 
 use super::{
-    Load,
+    Load, Share,
     load::Underway,
     outbox::Outbox,
-    records::{ReceiveError, Record, Records},
+    records::{Admitted, ReceiveError, Record, Records},
 };
 use crate::{
     limits::{BATCH_BYTES, BATCH_MAX, IDLE_DEADLINE, RECORD_DEADLINE},
@@ -47,6 +47,12 @@ pub(crate) trait Answering: Send + Sync + 'static {
     /// Says how a call is answered, and how many bytes of content the answer may have, for which there must be room
     /// before it begins. `data` is the content of a WRITE that was received apart.
     fn begin(&self, call: Call, data: Option<Bytes>) -> (Work, u64);
+
+    /// Whether content that the client brings for the file with a handle may take memory before it is looked at.
+    fn admits(&self, file: &[u8]) -> Admitted;
+
+    /// The part of what may be under way that a call belongs to, if it is about one volume.
+    fn share(&self, call: &Call) -> Option<Share>;
 
     /// Takes note of a message that is no call, or of a refused one.
     fn refused(&self);
@@ -98,13 +104,22 @@ struct Answered {
 impl Connection {
     async fn receive_all(&self, records: &mut Records<OwnedReadHalf>) -> ReceiveError {
         loop {
+            let admitted = |file: &[u8]| self.answering.admits(file);
             let received = match self.begun(records).await {
-                Ok(()) => clock::deadline(RECORD_DEADLINE, records.next(&self.load)).await,
+                Ok(()) => {
+                    let record = records.next(&self.load, admitted);
+                    clock::deadline(RECORD_DEADLINE, record).await
+                }
                 Err(error) => return error,
             };
             let record = match received {
                 Ok(Ok(record)) => record,
-                Ok(Err(error)) => return error,
+                Ok(Err(error)) => {
+                    if matches!(error, ReceiveError::Unwanted) {
+                        self.answering.refused();
+                    }
+                    return error;
+                }
                 Err(_) => return io::Error::from(io::ErrorKind::TimedOut).into(),
             };
             if let Err(error) = self.begin(record).await {
@@ -125,7 +140,7 @@ impl Connection {
     }
 
     async fn begin(&self, record: Record) -> Result<(), ReceiveError> {
-        let underway = self.load.call().await;
+        let turn = self.load.turn().await;
         let (data, content) = record.data.unzip();
         let call = match Call::decode(record.message) {
             Ok(call) => call,
@@ -135,14 +150,17 @@ impl Connection {
             }
             Err(CallError::Refused(refused)) => {
                 self.answering.refused();
+                let underway = self.load.call(turn, None).await;
                 self.answer(Reply::refused(refused), (underway, None));
                 return Ok(());
             }
         };
+        let share = self.answering.share(&call);
+        let underway = self.load.call(turn, share.as_ref()).await;
         let (work, bytes) = self.answering.begin(call, data);
         let content = match bytes {
             0 => content,
-            bytes => Some(self.load.content(bytes).await),
+            bytes => Some(self.load.content(bytes, share.as_ref()).await),
         };
         self.carry_out(work, (underway, content));
         Ok(())

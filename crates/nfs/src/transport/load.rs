@@ -6,7 +6,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::limits::{
     CALLS_MAX, CALLS_OF_CONNECTION_MAX, CONTENT_OF_CONNECTION_MAX, CONTENT_SHARE, CONTENT_UNIT,
-    TRANSFER_MAX,
+    TRANSFER_MAX, VOLUMES_SHARE,
 };
 
 /// A number of calls with their content.
@@ -34,6 +34,13 @@ async fn take(semaphore: &Arc<Semaphore>, count: u32) -> OwnedSemaphorePermit {
     permit.expect("these semaphores are never closed")
 }
 
+/// What may be under way of one volume: if all others hang, there is something left for the last one.
+#[derive(Debug, Clone)]
+pub(crate) struct Share(Bound);
+
+/// The turn of a connection to have one more call under way.
+pub(crate) struct OwnTurn(OwnedSemaphorePermit);
+
 /// What may be under way, of the server and of one connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Load {
@@ -44,7 +51,12 @@ pub(crate) struct Load {
 /// What is under way until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Underway {
-    _permits: [OwnedSemaphorePermit; 2],
+    /// Of the connection, of the volume if it is about one, and of the server.
+    _permits: (
+        OwnedSemaphorePermit,
+        Option<OwnedSemaphorePermit>,
+        OwnedSemaphorePermit,
+    ),
 }
 
 impl Load {
@@ -65,28 +77,50 @@ impl Load {
         }
     }
 
+    /// The share of each of so many volumes.
+    pub(crate) fn share(&self, volumes: usize) -> Share {
+        let others = volumes.saturating_sub(1) as u64;
+        let part = |all: u64| match others {
+            0 => all,
+            others => all * (VOLUMES_SHARE - 1) / VOLUMES_SHARE / others,
+        };
+        let calls = part(CALLS_MAX as u64).max(1);
+        Share(Bound::new(calls as usize, part(self.server.content_max)))
+    }
+
     fn of_connection(content: u64) -> Bound {
         let content = CONTENT_OF_CONNECTION_MAX.min(content / 2);
         Bound::new(CALLS_OF_CONNECTION_MAX, content)
     }
 
-    /// Waits for room for one more call.
-    pub(crate) async fn call(&self) -> Underway {
-        // The own turn first, so that who waits for it keeps nobody else waiting.
-        let own = take(&self.connection.calls, 1).await;
+    /// Waits for the own turn, which comes first, so that who waits for it keeps nobody else waiting.
+    pub(crate) async fn turn(&self) -> OwnTurn {
+        OwnTurn(take(&self.connection.calls, 1).await)
+    }
+
+    /// Waits for room for one more call, of a volume if it is about one.
+    pub(crate) async fn call(&self, OwnTurn(own): OwnTurn, of: Option<&Share>) -> Underway {
+        let of = match of {
+            Some(Share(bound)) => Some(take(&bound.calls, 1).await),
+            None => None,
+        };
         let servers = take(&self.server.calls, 1).await;
         Underway {
-            _permits: [own, servers],
+            _permits: (own, of, servers),
         }
     }
 
-    /// Waits for room for so much content.
-    pub(crate) async fn content(&self, bytes: u64) -> Underway {
+    /// Waits for room for so much content, of a volume if it is about one.
+    pub(crate) async fn content(&self, bytes: u64, of: Option<&Share>) -> Underway {
         let units = bytes.min(TRANSFER_MAX.into()).div_ceil(CONTENT_UNIT) as u32;
         let own = take(&self.connection.content, units).await;
+        let of = match of {
+            Some(Share(bound)) => Some(take(&bound.content, units).await),
+            None => None,
+        };
         let servers = take(&self.server.content, units).await;
         Underway {
-            _permits: [own, servers],
+            _permits: (own, of, servers),
         }
     }
 
@@ -116,7 +150,7 @@ mod tests {
             let before = held.len();
             loop {
                 let mut context = Context::from_waker(std::task::Waker::noop());
-                let mut content = Box::pin(load.content(transfer));
+                let mut content = Box::pin(load.content(transfer, None));
                 match content.as_mut().poll(&mut context) {
                     std::task::Poll::Ready(underway) => held.push(underway),
                     std::task::Poll::Pending => return held.len() - before,
@@ -128,7 +162,35 @@ mod tests {
         assert_eq!(fill(&another), 8);
         assert_eq!(fill(&load.another()), 0);
         drop(held);
-        assert!(is_ready(load.content(transfer)));
+        assert!(is_ready(load.content(transfer, None)));
+    }
+
+    #[test]
+    fn volumes_that_hang_leave_something_for_the_last_one() {
+        let load = Load::new(64 << 20);
+        let transfer = u64::from(TRANSFER_MAX);
+        for volumes in [2, 3, 9] {
+            let mut held = Vec::new();
+            for share in (1..volumes).map(|_| load.share(volumes)) {
+                for connection in (0..4).map(|_| load.another()) {
+                    let mut context = Context::from_waker(std::task::Waker::noop());
+                    let mut more = || {
+                        let content = pin!(connection.content(transfer, Some(&share)));
+                        match content.poll(&mut context) {
+                            std::task::Poll::Ready(underway) => Some(underway),
+                            std::task::Poll::Pending => None,
+                        }
+                    };
+                    held.extend(std::iter::from_fn(&mut more));
+                }
+            }
+            assert!(held.len() >= 8, "{} of {volumes}", held.len());
+            let last = load.another();
+            let share = load.share(volumes);
+            assert!(is_ready(last.content(transfer, Some(&share))), "{volumes}");
+        }
+        let alone = load.share(1);
+        assert_eq!(alone.0.content_max, load.server.content_max);
     }
 
     #[test]
@@ -136,7 +198,7 @@ mod tests {
         let load = Load::new(64 << 20);
         assert!(load.is_idle());
         let mut context = Context::from_waker(std::task::Waker::noop());
-        let mut call = Box::pin(load.call());
+        let mut call = Box::pin(async { load.call(load.turn().await, None).await });
         let std::task::Poll::Ready(underway) = call.as_mut().poll(&mut context) else {
             panic!("there is room");
         };

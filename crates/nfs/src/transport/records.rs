@@ -10,7 +10,7 @@ use tokio::{
     net::tcp::OwnedReadHalf,
 };
 
-use super::{Load, load::Underway};
+use super::{Load, Share, load::Underway};
 use crate::{
     limits::{FRAGMENT_MAX, FRAGMENTS_MAX, HEAD_MAX, MESSAGE_MAX, RECEIVE_BUFFER, TRANSFER_MAX},
     protocol::{
@@ -36,10 +36,20 @@ pub(crate) enum ReceiveError {
     Oversize,
     #[error("a record does not fit its content")]
     Malformed,
+    #[error("content comes from a client that may bring none")]
+    Unwanted,
     #[error("memory: {0}")]
     Memory(#[from] FsError),
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+/// Whether content is received before anybody has looked at the call.
+#[derive(Debug, Clone)]
+pub(crate) enum Admitted {
+    /// As a part of what may be under way of its volume, if that is known.
+    Yes(Option<Share>),
+    No,
 }
 
 /// A record.
@@ -75,8 +85,13 @@ impl<S: AsyncRead + Unpin> Records<S> {
         }
     }
 
-    /// The next record. The content of a WRITE that is long is received into a block, which waits for `load`.
-    pub(crate) async fn next(&mut self, load: &Load) -> Result<Record, ReceiveError> {
+    /// The next record. The content of a WRITE that is long is received into a block, which waits for `load`, if that is
+    /// `admitted` for the file with a handle.
+    pub(crate) async fn next(
+        &mut self,
+        load: &Load,
+        admitted: impl Fn(&[u8]) -> Admitted,
+    ) -> Result<Record, ReceiveError> {
         self.fragments = 0;
         if !self.fill(MARK).await? && self.buffer.is_empty() {
             return Err(ReceiveError::Closed);
@@ -89,8 +104,12 @@ impl<S: AsyncRead + Unpin> Records<S> {
                 data: None,
             });
         }
-        if let Some((begin, length)) = write_content(&message)? {
+        if let Some((file, begin, length)) = write_content(&message)? {
+            let Admitted::Yes(share) = admitted(&file) else {
+                return Err(ReceiveError::Unwanted);
+            };
             let rest = message.split_off(begin);
+            let load = (load, share.as_ref());
             let data = self.content(&rest, length, load).await?;
             return Ok(Record {
                 message: message.into(),
@@ -163,12 +182,12 @@ impl<S: AsyncRead + Unpin> Records<S> {
         &mut self,
         begun: &[u8],
         length: usize,
-        load: &Load,
+        (load, share): (&Load, Option<&Share>),
     ) -> Result<(Bytes, Underway), ReceiveError> {
         if length > TRANSFER_MAX as usize {
             return Err(ReceiveError::Oversize);
         }
-        let underway = load.content(length as u64).await;
+        let underway = load.content(length as u64, share).await;
         let (mut block, view) = self.pool.take(length).await?.share();
         block.copy_from(&begun[..begun.len().min(length)]);
         while block.filled() < length {
@@ -226,8 +245,8 @@ impl Records<OwnedReadHalf> {
     }
 }
 
-/// Where the content of a WRITE begins and how long it is, if this is the beginning of one.
-fn write_content(head: &[u8]) -> Result<Option<(usize, usize)>, ReceiveError> {
+/// Of which file a WRITE is, where its content begins and how long it is, if this is the beginning of one.
+fn write_content(head: &[u8]) -> Result<Option<(Bytes, usize, usize)>, ReceiveError> {
     let Ok(call) = Call::decode(Bytes::copy_from_slice(head)) else {
         return Ok(None);
     };
@@ -236,7 +255,10 @@ fn write_content(head: &[u8]) -> Result<Option<(usize, usize)>, ReceiveError> {
     }
     let mut arguments: Decoder = call.arguments;
     match nfs3::decode_write(&mut arguments) {
-        Ok((.., length)) => Ok(Some((head.len() - arguments.rest().len(), length as usize))),
+        Ok((file, .., length)) => {
+            let begin = head.len() - arguments.rest().len();
+            Ok(Some((file, begin, length as usize)))
+        }
         Err(_) => Err(ReceiveError::Malformed),
     }
 }
@@ -246,7 +268,7 @@ fn write_content(head: &[u8]) -> Result<Option<(usize, usize)>, ReceiveError> {
 pub async fn whole_record(bytes: &[u8], pool: &Arc<BufferPool>) -> Option<(Bytes, Option<Bytes>)> {
     let load = Load::new(pool.budget().total());
     let record = Records::new(bytes, Arc::clone(pool))
-        .next(&load)
+        .next(&load, |_| Admitted::Yes(None))
         .await
         .ok()?;
     Some((record.message, record.data.map(|(data, _)| data)))
@@ -308,7 +330,9 @@ mod tests {
         let (mut theirs, ours) = tokio::io::duplex(1000);
         let bytes = bytes.to_vec();
         tokio::spawn(async move { theirs.write_all(&bytes).await });
-        Records::new(ours, pool()).next(&Load::new(64 << 20)).await
+        Records::new(ours, pool())
+            .next(&Load::new(64 << 20), |_| Admitted::Yes(None))
+            .await
     }
 
     #[tokio::test]
@@ -341,12 +365,31 @@ mod tests {
         bytes.extend(marked(b"abcd", 2));
         let mut records = Records::new(&bytes[..], pool());
         let load = Load::new(64 << 20);
-        assert!(records.next(&load).await.unwrap().data.is_none());
-        let (data, _) = records.next(&load).await.unwrap().data.expect("long");
+        assert!(
+            records
+                .next(&load, |_| Admitted::Yes(None))
+                .await
+                .unwrap()
+                .data
+                .is_none()
+        );
+        let (data, _) = records
+            .next(&load, |_| Admitted::Yes(None))
+            .await
+            .unwrap()
+            .data
+            .expect("long");
         assert!(data == content(5000));
-        assert_eq!(&records.next(&load).await.unwrap().message[..], b"abcd");
+        assert_eq!(
+            &records
+                .next(&load, |_| Admitted::Yes(None))
+                .await
+                .unwrap()
+                .message[..],
+            b"abcd"
+        );
         assert!(matches!(
-            records.next(&load).await,
+            records.next(&load, |_| Admitted::Yes(None)).await,
             Err(ReceiveError::Closed)
         ));
     }

@@ -38,6 +38,98 @@ async fn files_belong_to_who_makes_them() {
     assert_eq!((found.uid, found.gid, found.mode), (1000, 100, 0o644));
 }
 
+/// What MKNOD says to who makes something in a directory.
+async fn make_node(
+    client: &mut Client,
+    (directory, text): (&nfs_fh3, &str),
+    what: mknoddata3,
+) -> nfsstat3 {
+    let args = MKNOD3args {
+        where_: place(directory, text),
+        what,
+    };
+    status(&client.mknod(&args).await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_root_makes_devices() {
+    let target = Target::new().await;
+    let directory = public(&target).await;
+    let disk = || devicedata3 {
+        dev_attributes: mode(0o666),
+        spec: specdata3 {
+            specdata1: 8,
+            specdata2: 0,
+        },
+    };
+    let (ok, refused) = (nfsstat3::NFS3_OK, nfsstat3::NFS3ERR_PERM);
+    let mut user = target.user(1000, 0).await;
+    for what in [mknoddata3::NF3BLK(disk()), mknoddata3::NF3CHR(disk())] {
+        let made = make_node(&mut user, (&directory, "device"), what).await;
+        assert_eq!(
+            made, refused,
+            "whoever mounts it would open a disk of his own"
+        );
+    }
+    let pipe = mknoddata3::NF3FIFO(mode(0o600));
+    assert_eq!(make_node(&mut user, (&directory, "pipe"), pipe).await, ok);
+    let again = make_node(&mut user, (&directory, "pipe"), mknoddata3::NF3BLK(disk())).await;
+    assert_eq!(again, nfsstat3::NFS3ERR_EXIST);
+    let mut root = target.root().await;
+    let device = mknoddata3::NF3BLK(disk());
+    assert_eq!(
+        make_node(&mut root, (&directory, "device"), device).await,
+        ok
+    );
+    // Root of a client that is nobody here makes none either.
+    let squashing = Making {
+        rule: Rule::default(),
+        ..Making::default()
+    };
+    let squashing = target.again(squashing).await;
+    let mut root = squashing.root().await;
+    let device = mknoddata3::NF3CHR(disk());
+    let made = make_node(&mut root, (&directory, "another"), device).await;
+    assert_eq!(made, refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_nobody_may_give_is_left_out_of_what_is_made() {
+    let target = Target::new().await;
+    let directory = public(&target).await;
+    let mut client = target.user_of(1000, 100, &[300]).await;
+    // The group of the directory, as BSD and macOS have it, one of his own, and another user.
+    for (number, (uid, gid, given)) in [(1000, 0, 100), (1000, 300, 300), (0, 100, 100)]
+        .into_iter()
+        .enumerate()
+    {
+        let made = CREATE3args {
+            where_: place(&directory, &format!("file {number}")),
+            how: createhow3::GUARDED(sattr3 {
+                uid: Nfs3Option::Some(uid),
+                gid: Nfs3Option::Some(gid),
+                ..mode(0o640)
+            }),
+        };
+        let made = client.create(&made).await.unwrap();
+        assert_eq!(status(&made), nfsstat3::NFS3_OK, "{uid} {gid}");
+        let told = made.unwrap().obj_attributes.unwrap();
+        assert_eq!((told.uid, told.gid, told.mode), (1000, given, 0o640));
+    }
+    let mut root = target.root().await;
+    let made = MKDIR3args {
+        where_: place(&directory, "directory"),
+        attributes: sattr3 {
+            uid: Nfs3Option::Some(7),
+            gid: Nfs3Option::Some(8),
+            ..mode(0o755)
+        },
+    };
+    let told = root.mkdir(&made).await.unwrap().unwrap().obj_attributes;
+    let told = told.unwrap();
+    assert_eq!((told.uid, told.gid), (7, 8));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_mode_forbids_is_refused() {
     let target = Target::new().await;
@@ -261,7 +353,32 @@ async fn a_read_only_export_refuses_every_change() {
         attributes: mode(0o755),
     };
     assert_eq!(status(&client.mkdir(&made).await.unwrap()), read_only);
+    for how in [
+        createhow3::UNCHECKED(mode(0o644)),
+        createhow3::EXCLUSIVE(createverf3([1; 8])),
+    ] {
+        let made = CREATE3args {
+            where_: place(&root, "new"),
+            how,
+        };
+        assert_eq!(status(&client.create(&made).await.unwrap()), read_only);
+    }
+    let made = SYMLINK3args {
+        where_: place(&root, "new"),
+        symlink: symlinkdata3 {
+            symlink_attributes: nothing(),
+            symlink_data: b"anywhere".to_vec().into(),
+        },
+    };
+    assert_eq!(status(&client.symlink(&made).await.unwrap()), read_only);
+    let pipe = mknoddata3::NF3FIFO(mode(0o600));
+    let made = make_node(&mut client, (&root, "new"), pipe).await;
+    assert_eq!(made, read_only);
     assert_eq!(remove(&mut client, &root, "file").await, read_only);
+    let removed = RMDIR3args {
+        object: place(&root, "directory"),
+    };
+    assert_eq!(status(&client.rmdir(&removed).await.unwrap()), read_only);
     let moved = RENAME3args {
         from: place(&root, "file"),
         to: place(&root, "other"),

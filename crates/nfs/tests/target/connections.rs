@@ -1,11 +1,12 @@
 //! Many connections, slow ones, and what is under way on one.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use nfs3_types::{
-    nfs3::{GETATTR3args, READ3args, stable_how},
-    xdr_codec::Void,
+    nfs3::{GETATTR3args, READ3args, WRITE3args, stable_how},
+    xdr_codec::{Opaque, Void},
 };
+use penstock_nfs::Rule;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::*;
@@ -192,4 +193,55 @@ async fn silent_and_half_open_connections_end() {
     assert_eq!(begun.elapsed().as_secs(), 60, "a record that does not end");
     assert_eq!(silent.read(&mut byte).await.unwrap(), 0);
     assert_eq!(begun.elapsed().as_secs(), 360, "nothing was asked");
+}
+
+/// A target that is for other machines than this one.
+async fn of_others() -> Target {
+    let rule = Rule {
+        clients: vec!["10.0.0.0/8".parse().unwrap()],
+        ..open_to_all()
+    };
+    Target::with_rule(rule).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_without_a_rule_has_no_memory_for_what_it_writes() {
+    let known = Target::new().await;
+    let mut client = known.root().await;
+    let root = known.handle().await;
+    let file = create(&mut client, &root, "file").await;
+    let length = 1 << 20;
+    let all = WRITE3args {
+        file,
+        offset: 0,
+        count: length,
+        stable: stable_how::UNSTABLE,
+        data: Opaque::owned(vec![0; length as usize]),
+    };
+    let call = record(&call_bytes(1, (NFS, 3, 7), credential(0, 0, &[]), &all));
+    let target = of_others().await;
+    let mut stranger = RawClient::new(&target).await;
+    // Who never sends the rest would have the memory for as long as a record may take.
+    stranger.send(&call[..2000]).await;
+    let answer = tokio::time::timeout(Duration::from_secs(10), stranger.receive()).await;
+    assert_eq!(answer, Ok(None), "the connection ends");
+    until("it is counted", || target.metric("nfs_refused_total") > 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_without_a_rule_have_few_connections() {
+    let target = of_others().await;
+    let mut strangers = Vec::new();
+    for _ in 0..300 {
+        strangers.push(target.connect().await);
+    }
+    until("the rest is refused", || {
+        target.metric("nfs_refused_total") == 300 - 256
+    })
+    .await;
+    assert_eq!(target.server.connections(), 256);
+    drop(strangers);
+    until("they are gone", || target.server.connections() == 0).await;
+    let mut client = target.root().await;
+    client.null().await.unwrap();
 }

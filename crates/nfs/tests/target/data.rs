@@ -245,3 +245,33 @@ async fn everything_is_closed_and_given_back_at_the_end() {
     let closed = silent.receive().await;
     assert_eq!(closed, None, "its connection is closed");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_grows_while_it_is_read_does_not_end_where_it_was_read_to() {
+    let target = Target::new().await;
+    let (mut client, mut other) = (target.root().await, target.root().await);
+    let root = target.handle().await;
+    let file = create(&mut client, &root, "file").await;
+    let all = content(300);
+    write(&mut client, &file, (0, &all[..100]), stable_how::UNSTABLE)
+        .await
+        .unwrap();
+    target.volume.hold_reads(true);
+    let begun = || target.volume.begun.load(Ordering::SeqCst);
+    let before = begun();
+    let read = READ3args {
+        file: file.clone(),
+        offset: 0,
+        count: 200,
+    };
+    let reading = tokio::spawn(async move { other.read(&read).await });
+    until("it is being read", || begun() > before).await;
+    write(&mut client, &file, (100, &all[100..]), stable_how::UNSTABLE)
+        .await
+        .unwrap();
+    target.volume.hold_reads(false);
+    let read = reading.await.unwrap().unwrap().unwrap();
+    assert!(read.data.as_ref() == &all[..200]);
+    assert!(!read.eof, "there are 100 bytes more");
+    assert_eq!(read.file_attributes.unwrap().size, 300);
+}

@@ -1,6 +1,11 @@
 //! Several volumes, several mount targets, and exports that change.
 
-use std::{collections::HashSet, net::SocketAddr, sync::Arc};
+use std::{
+    collections::HashSet,
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use nfs3_client::{MountClient, MountError, Nfs3Client, RpcError, tokio::TokioIo};
 use nfs3_types::{
@@ -18,24 +23,28 @@ use proptest::prelude::*;
 use tokio::net::TcpStream;
 
 use crate::support::{
-    Client, Shaped, attributes, create, credential, handle,
+    Client, RawClient, Shape, Shaped, attributes, call_bytes, create, credential, handle,
     locks::{self, DENIED, GRANTED, LockClient, of},
-    lookup, make_directory, names, open_to_all, place, read, remove, status, write,
+    lookup, make_directory, names, open_to_all, place, read, record, remove, status, until, write,
 };
 
 /// The volumes `home` and `data` behind the targets `a` and `b`.
 pub struct Served {
     pub server: NfsServer,
     pub home: Arc<Shaped>,
+    pub data: Arc<Shaped>,
     registry: Arc<Registry>,
     directory: tempfile::TempDir,
 }
 
 impl Served {
     pub async fn new(exports: Vec<Export>) -> Self {
+        Self::over(exports, Arc::default(), Arc::default()).await
+    }
+
+    pub async fn over(exports: Vec<Export>, home: Arc<Shaped>, data: Arc<Shaped>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let registry = Registry::new();
-        let home = Arc::<Shaped>::default();
         let volume = |name: &str, volume: &Arc<Shaped>| ServedVolume {
             name: name.to_owned(),
             identity: format!("the file system {name}"),
@@ -51,11 +60,11 @@ impl Served {
             registry: registry.scope(&[("target", name)]),
         };
         let settings = NfsSettings {
-            volumes: vec![volume("home", &home), volume("data", &Arc::default())],
+            volumes: vec![volume("home", &home), volume("data", &data)],
             targets: vec![target("a"), target("b")],
             exports,
             key: HandleKey::kept_in(&directory.path().join("key")).unwrap(),
-            grace_period: std::time::Duration::ZERO,
+            grace_period: Duration::ZERO,
             port_mappers_of_clients: 1,
         };
         let pool = BufferPool::new(MemoryBudget::new(64 << 20));
@@ -63,6 +72,7 @@ impl Served {
         Self {
             server,
             home,
+            data,
             registry,
             directory,
         }
@@ -579,4 +589,103 @@ fn the_export_of_a_path_is_the_one_of_a_naive_search() {
         }
     });
     drop(served.directory);
+}
+
+/// A volume that accepts what is written.
+fn accepting() -> Arc<Shaped> {
+    let shape = Shape {
+        accepts: true,
+        ..Shape::default()
+    };
+    Arc::new(Shaped::new(shape))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_whose_store_is_away_keeps_no_other_from_saving_at_the_end() {
+    let exports = vec![open("/home", "home", &["a"]), open("/data", "data", &["a"])];
+    let served = Served::over(exports, accepting(), accepting()).await;
+    let mut client = served.root("a").await;
+    for path in ["/home", "/data"] {
+        let root = served.mount("a", path).await.unwrap();
+        let file = create(&mut client, &root, "file").await;
+        write(&mut client, &file, (0, b"content"), stable_how::UNSTABLE)
+            .await
+            .unwrap();
+    }
+    served.home.hold_syncs(true);
+    let (home, data) = (Arc::clone(&served.home), Arc::clone(&served.data));
+    let leaving = tokio::spawn(async move { served.server.leave(Duration::ZERO).await });
+    let count = |volume: &Shaped| volume.syncs.load(Ordering::SeqCst);
+    until("both are being saved", || {
+        count(&home) > 0 && count(&data) > 0
+    })
+    .await;
+    until("the other one is closed", || {
+        data.releases.load(Ordering::SeqCst) > 0
+    })
+    .await;
+    assert!(!leaving.is_finished());
+    home.hold_syncs(false);
+    assert!(leaving.await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_of_a_volume_that_hangs_leave_room_for_those_of_others() {
+    let exports = vec![open("/home", "home", &["a"]), open("/data", "data", &["a"])];
+    let served = Served::new(exports).await;
+    let mut client = served.root("a").await;
+    let mut files = Vec::new();
+    for path in ["/home", "/data"] {
+        let root = served.mount("a", path).await.unwrap();
+        files.push(create(&mut client, &root, "file").await);
+    }
+    served.home.hold_reads(true);
+    let hanging = READ3args {
+        file: files[0].clone(),
+        offset: 0,
+        count: 1 << 20,
+    };
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let stream = TcpStream::connect(served.address("a")).await.unwrap();
+        let mut raw = RawClient(stream);
+        for xid in 0..16 {
+            let call = call_bytes(xid, (100_003, 3, 6), credential(0, 0, &[]), &hanging);
+            raw.send(&record(&call)).await;
+        }
+        clients.push(raw);
+    }
+    // Two connections are enough for as much as the server bears, if nothing is left.
+    until("as many hang as may", || {
+        served.home.begun.load(Ordering::SeqCst) >= 12
+    })
+    .await;
+    let reading = read(&mut client, &files[1], 0, 1 << 20);
+    let answer = tokio::time::timeout(Duration::from_secs(10), reading).await;
+    assert_eq!(answer, Ok(Ok((Vec::new(), true))));
+    let written = vec![1; 1 << 20];
+    let writing = write(&mut client, &files[1], (0, &written), stable_how::UNSTABLE);
+    let answer = tokio::time::timeout(Duration::from_secs(10), writing).await;
+    assert!(matches!(answer, Ok(Ok(_))), "{answer:?}");
+    served.home.hold_reads(false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_whose_store_is_away_keeps_files_of_no_other_open() {
+    let exports = vec![open("/home", "home", &["a"]), open("/data", "data", &["a"])];
+    let served = Served::new(exports).await;
+    let mut client = served.root("a").await;
+    for path in ["/home", "/data"] {
+        let root = served.mount("a", path).await.unwrap();
+        let file = create(&mut client, &root, "file").await;
+        read(&mut client, &file, 0, 1).await.unwrap();
+    }
+    served.home.hold_releases(true);
+    for volume in [&served.home, &served.data] {
+        until("its reader is closed", || {
+            volume.releases.load(Ordering::SeqCst) == 1
+        })
+        .await;
+    }
+    served.home.hold_releases(false);
 }

@@ -180,3 +180,34 @@ async fn only_directories_that_may_be_read_are_listed() {
     let refused = other.readdir(&args).await.unwrap();
     assert_eq!(status(&refused), nfsstat3::NFS3ERR_NOTDIR);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_search_a_directory_is_told_names_and_no_handles() {
+    let target = Target::new().await;
+    let (mut client, directory) = filled(&target, 3).await;
+    let seen = SETATTR3args {
+        object: directory.clone(),
+        new_attributes: mode(0o744),
+        guard: Nfs3Option::None,
+    };
+    client.setattr(&seen).await.unwrap().unwrap();
+    let mut other = target.user(1000, 100).await;
+    let refused = lookup(&mut other, &directory, "file 0000").await;
+    assert_eq!(refused, Err(nfsstat3::NFS3ERR_ACCES));
+    for (client, is_told) in [(&mut other, false), (&mut client, true)] {
+        let args = READDIRPLUS3args {
+            dir: directory.clone(),
+            cookie: 0,
+            cookieverf: cookieverf3([0; 8]),
+            dircount: 4096,
+            maxcount: 16_384,
+        };
+        let page = client.readdirplus(&args).await.unwrap().unwrap();
+        let entries = page.reply.entries.into_inner();
+        assert_eq!(entries.len(), 5);
+        for entry in entries {
+            assert_eq!(entry.name_handle.is_some(), is_told, "{:?}", entry.name);
+            assert_eq!(entry.name_attributes.is_some(), is_told);
+        }
+    }
+}

@@ -3,7 +3,11 @@
 use nfs3_types::mount::{dirpath, mountstat3};
 use nfs3_types::xdr_codec::Opaque;
 
-use crate::support::{Making, Target, attributes, create, lookup, make_directory};
+use penstock_nfs::Rule;
+
+use crate::support::{
+    Making, Target, attributes, create, export, lookup, make_directory, open_to_all,
+};
 
 fn path(text: &str) -> dirpath<'static> {
     dirpath(Opaque::owned(text.as_bytes().to_vec()))
@@ -121,4 +125,23 @@ async fn handles_survive_a_restart() {
     let mut client = again.root().await;
     assert_eq!(lookup(&mut client, &root, "file").await, Ok(file.clone()));
     assert!(attributes(&mut client, &file).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_no_rule_is_told_of_no_exports_and_mounts() {
+    let target = Target::new().await;
+    target.mount("/").await.unwrap();
+    let mut mounts = target.mounts().await;
+    assert_eq!(mounts.dump().await.unwrap().into_inner().len(), 1);
+    assert_eq!(mounts.export().await.unwrap().into_inner().len(), 1);
+    let rule = Rule {
+        clients: vec!["10.0.0.0/8".parse().unwrap()],
+        ..open_to_all()
+    };
+    target
+        .server
+        .change(&[export("/", vec![rule])], &[])
+        .unwrap();
+    assert_eq!(mounts.dump().await.unwrap().into_inner().len(), 0);
+    assert_eq!(mounts.export().await.unwrap().into_inner().len(), 0);
 }

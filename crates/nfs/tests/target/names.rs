@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use nfs3_types::nfs3::*;
+use penstock_base::FsError;
 
 use crate::support::*;
 
@@ -111,12 +112,23 @@ async fn an_exclusive_create_is_repeated_by_who_has_its_verifier() {
         let mut client = target.root().await;
         let root = target.handle().await;
         let made = exclusive(&mut client, &root, 1).await.unwrap();
-        assert_eq!(exclusive(&mut client, &root, 1).await, Ok(made));
+        assert_eq!(exclusive(&mut client, &root, 1).await, Ok(made.clone()));
         assert_eq!(
             exclusive(&mut client, &root, 2).await,
             Err(nfsstat3::NFS3ERR_EXIST)
         );
         create(&mut client, &root, "other").await;
+        let set = SETATTR3args {
+            object: made,
+            new_attributes: mode(0o644),
+            guard: Nfs3Option::None,
+        };
+        client.setattr(&set).await.unwrap().unwrap();
+        assert_eq!(
+            exclusive(&mut client, &root, 1).await,
+            Err(nfsstat3::NFS3ERR_EXIST),
+            "another client with the same number, as its clock and its processes begin with"
+        );
     }
 }
 
@@ -398,4 +410,25 @@ async fn facts_are_those_of_the_volume() {
     let path = client.pathconf(&args).await.unwrap().unwrap();
     assert_eq!((path.linkmax, path.name_max), (1000, 255));
     assert!(path.no_trunc && path.case_preserving && !path.case_insensitive);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rename_of_more_than_may_be_moved_at_once_is_not_asked_for_again() {
+    let target = Target::new().await;
+    let mut client = target.root().await;
+    let root = target.handle().await;
+    make_directory(&mut client, &root, "directory").await;
+    let renamed = RENAME3args {
+        from: place(&root, "directory"),
+        to: place(&root, "other"),
+    };
+    let later = nfsstat3::NFS3ERR_JUKEBOX;
+    for (error, expected) in [
+        (FsError::LimitReached("too many"), nfsstat3::NFS3ERR_NOTSUPP),
+        (FsError::Busy("another one is under way"), later),
+    ] {
+        *target.volume.rename_fails.lock().unwrap() = Some(error);
+        let told = client.rename(&renamed).await.unwrap();
+        assert_eq!(status(&told), expected);
+    }
 }

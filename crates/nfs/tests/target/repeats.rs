@@ -196,3 +196,33 @@ async fn a_write_that_is_repeated_never_undoes_what_was_written_since() {
     assert_eq!(read(&mut client, &file, 0, 5000).await, Ok((new, true)));
     assert_eq!(target.volume.written.lock().unwrap().len(), 2);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_number_with_other_content_is_another_write() {
+    let target = Target::new().await;
+    let mut client = target.root().await;
+    let root = target.handle().await;
+    let file = create(&mut client, &root, "file").await;
+    // One that comes in one piece, and those whose content is received apart.
+    for length in [100, 5000, 1 << 20] {
+        // Each connection of a client counts for itself, and two of them may do so side by side.
+        for byte in [b'a', b'b'] {
+            let all = WRITE3args {
+                file: file.clone(),
+                offset: 0,
+                count: length,
+                stable: stable_how::UNSTABLE,
+                data: Opaque::owned(vec![byte; length as usize]),
+            };
+            let call = call_bytes(length, (NFS, 3, 7), credential(0, 0, &[]), &all);
+            let mut raw = RawClient::new(&target).await;
+            raw.send(&record(&call)).await;
+            assert_eq!(raw.words().await[6], 0);
+            let found = read(&mut client, &file, 0, length).await.unwrap();
+            assert!(
+                found.0 == vec![byte; length as usize],
+                "{length} of {byte} were not written"
+            );
+        }
+    }
+}

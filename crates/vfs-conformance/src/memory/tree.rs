@@ -118,6 +118,11 @@ impl Tree {
         Ok(())
     }
 
+    pub(super) fn forget_verifier(&mut self, inode: Inode) -> FsResult<()> {
+        self.node_mut(inode)?.verifier = None;
+        Ok(())
+    }
+
     pub(super) fn hold(&mut self, inode: Inode) -> FsResult<()> {
         self.node_mut(inode)?.held += 1;
         Ok(())

@@ -58,12 +58,16 @@ pub struct Shaped {
     locks_held: watch::Sender<bool>,
     unlocks_held: watch::Sender<bool>,
     resolves_held: watch::Sender<bool>,
+    syncs_held: watch::Sender<bool>,
+    releases_held: watch::Sender<bool>,
     /// Reads and removals that were begun.
     pub begun: AtomicU64,
     pub syncs: AtomicU64,
     pub opens: AtomicU64,
     pub releases: AtomicU64,
     pub sync_fails: AtomicBool,
+    /// What renames fail with.
+    pub rename_fails: Mutex<Option<FsError>>,
     pub epoch: AtomicU64,
     /// Where writes went, in their order.
     pub written: Mutex<Vec<u64>>,
@@ -88,11 +92,14 @@ impl Shaped {
             locks_held: watch::Sender::new(false),
             unlocks_held: watch::Sender::new(false),
             resolves_held: watch::Sender::new(false),
+            syncs_held: watch::Sender::new(false),
+            releases_held: watch::Sender::new(false),
             begun: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             opens: AtomicU64::new(0),
             releases: AtomicU64::new(0),
             sync_fails: AtomicBool::new(false),
+            rename_fails: Mutex::default(),
             epoch: AtomicU64::new(0x0102_0304_0506_0708),
             written: Mutex::default(),
             references: AtomicU64::new(0),
@@ -123,6 +130,16 @@ impl Shaped {
     /// Files of handles are found late while this is so.
     pub fn hold_resolves(&self, held: bool) {
         self.resolves_held.send_replace(held);
+    }
+
+    /// What was written is made durable late while this is so.
+    pub fn hold_syncs(&self, held: bool) {
+        self.syncs_held.send_replace(held);
+    }
+
+    /// Files are closed late while this is so.
+    pub fn hold_releases(&self, held: bool) {
+        self.releases_held.send_replace(held);
     }
 
     fn inner_locks(&self) -> &dyn Locks {
@@ -245,6 +262,8 @@ impl Volume for Shaped {
         target: Dentry<'_>,
         mode: RenameMode,
     ) -> FsResult<Renamed> {
+        let failure = self.rename_fails.lock().unwrap().clone();
+        failure.map_or(Ok(()), Err)?;
         self.inner.rename(by, source, target, mode).await
     }
 
@@ -279,6 +298,7 @@ impl Volume for Shaped {
 
     async fn sync(&self, handle: HandleId, range: Range<u64>, data_only: bool) -> FsResult<()> {
         self.syncs.fetch_add(1, Ordering::SeqCst);
+        let _ = self.syncs_held.subscribe().wait_for(|held| !held).await;
         if self.sync_fails.load(Ordering::SeqCst) {
             return Err(FsError::Io("the store is gone".to_owned()));
         }
@@ -291,6 +311,7 @@ impl Volume for Shaped {
 
     async fn release(&self, handle: HandleId) {
         self.releases.fetch_add(1, Ordering::SeqCst);
+        let _ = self.releases_held.subscribe().wait_for(|held| !held).await;
         self.inner.release(handle).await;
     }
 
