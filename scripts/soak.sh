@@ -4,7 +4,7 @@
 # everything in each mode. SEED, which is any unless it is given, makes another run: each round of at
 # most a minute prints its own, from which what is done and what goes wrong in it follow. Then the
 # matrix of stores (scripts/stores.sh) runs: stores from the package registries, each used in every
-# way. Then a stream volume of 100,000 files is compared file by file through each way to mount it, a tree of 100,000 entries goes
+# way. Then xfstests run on filesets, where they were built (scripts/xfstests.sh). Then a stream volume of 100,000 files is compared file by file through each way to mount it, a tree of 100,000 entries goes
 # through parcp and partar in a directory, on a fileset and on a staged mount, and
 # the file system exerciser runs on staged mounts: OPERATIONS while all is well, a twentieth of them
 # while the server fails, and a twentieth with little of everything, the store failing and not. In the
@@ -50,6 +50,8 @@ PENSTOCK_TEST_SOAK_SECONDS=$seconds PENSTOCK_TEST_SOAK_SEED=$SEED \
   cargo test --release --package penstock-tests --test soak -- --nocapture
 
 bash scripts/stores.sh
+
+bash scripts/xfstests.sh
 
 say "A stream volume of 100,000 files"
 PENSTOCK_TEST_TREE_FILES=100000 \

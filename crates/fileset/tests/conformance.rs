@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use penstock_base::{BufferPool, MemoryBudget};
 use penstock_fileset::{
-    Ahead, FilesetVolume, Format, Inlined, Spool,
+    Ahead, FilesetVolume, Format, Inlined, Opening, Spool,
     compression::{self, Compression},
     engine::{EmbeddedEngine, EmbeddedLock, EmbeddedSettings, Engine, MemoryEngine, MemorySession},
     trash,

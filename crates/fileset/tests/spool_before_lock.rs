@@ -9,7 +9,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use penstock_base::{BufferPool, MemoryBudget, clock};
 use penstock_fileset::{
-    Ahead, FilesetVolume, Format, Spool,
+    Ahead, FilesetVolume, Format, Opening, Spool,
     engine::{
         Barrier, EmbeddedEngine, EmbeddedLock, EmbeddedSettings, Engine, EngineError, EngineResult,
     },

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use penstock_base::{BufferPool, FsError, MemoryBudget};
 use penstock_fileset::{
-    Ahead, FilesetVolume, Format, Spool,
+    Ahead, FilesetVolume, Format, Opening, Spool,
     engine::{EmbeddedLock, EmbeddedSettings, MemorySession},
 };
 use penstock_object::Store;

@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use penstock_base::{BufferPool, FileName, FsError, FsResult, MemoryBudget, clock};
 use penstock_fileset::{
-    Ahead, FilesetVolume, Format, Inlined, Spool,
+    AccessTimes, Ahead, FilesetVolume, Format, Inlined, Opening, Spool,
     check::check,
     engine::{
         Barrier, EmbeddedEngine, EmbeddedLock, EmbeddedSettings, Engine, EngineError, EngineResult,

@@ -50,7 +50,7 @@ pub(crate) static SUID: OptionSpec = OptionSpec {
     scope: Scope::Mount,
     help: "Let set-user-id and set-group-id bits of programs take effect",
     detail: "Only root may: who can write the store, or the file system on another machine, can become \
-             anybody here.",
+             anybody here. After `-o` it is `suid=on`: mount(8) keeps the bare word to itself.",
     ..MOUNT
 };
 
@@ -59,7 +59,7 @@ pub(crate) static DEV: OptionSpec = OptionSpec {
     level: Level::Expert,
     scope: Scope::Mount,
     help: "Let device files lead to the devices of this machine",
-    detail: "Only root may, as with suid. Trees that are entered with chroot need it.",
+    detail: "Only root may, as with suid, and as `dev=on` after `-o`. Trees that are entered with chroot need it.",
     ..MOUNT
 };
 
