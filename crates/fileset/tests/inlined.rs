@@ -27,18 +27,13 @@ use penstock_vfs::{
     RemoveKind, Volume, WritePlace,
 };
 
-use support::{Place, ROOT, directory, file};
+use support::{
+    Place, ROOT, directory, file,
+    some::{away, content, expect_some, name, store_some},
+};
 
 /// Bytes of a file that is brought into an object at once.
 const LARGE: usize = (64 << 10) + 1;
-
-fn content(number: usize) -> Vec<u8> {
-    (number + 1).to_le_bytes().repeat(512)
-}
-
-fn name(number: usize) -> String {
-    format!("file-{number}")
-}
 
 /// Makes a file as a program does: what it makes it has open.
 async fn make(place: &Place, number: usize) -> HandleId {
@@ -58,25 +53,6 @@ async fn create(place: &Place, number: usize) {
         .await
         .unwrap();
     place.close(handle).await.unwrap();
-}
-
-async fn store_some(place: &Place, count: usize) {
-    for number in 0..count {
-        let stored = place.store(ROOT, &name(number), &content(number)).await;
-        stored.unwrap();
-    }
-}
-
-async fn expect_some(place: &Place, count: usize) {
-    for number in 0..count {
-        let read = place.content(ROOT, &name(number)).await.unwrap();
-        assert!(read == content(number), "file {number}");
-    }
-}
-
-fn away(place: &Place) {
-    let fault = Fault::fail(ErrorKind::Unavailable);
-    place.faults.rate(None, 1.0, fault);
 }
 
 /// Keys with bytes of files.
