@@ -34,7 +34,7 @@ use std::{
 
 use penstock_base::{FsError, FsResult, Mutex};
 use penstock_transfer::ExtentReader;
-use penstock_vfs::{Access, Attributes, FileKind, HandleId, Inode, Unsaved};
+use penstock_vfs::{Access, Attributes, FileKind, HandleId, Inode, OpenOptions, Unsaved};
 use tokio::sync::OnceCell;
 
 use crate::{
@@ -82,6 +82,8 @@ impl File {
 pub(crate) struct Handle {
     pub(crate) file: Arc<File>,
     pub(crate) access: Access,
+    /// It changed the file, or may: its close says whether that is durable. Who opens a file to read may truncate it by that.
+    pub(crate) is_changing: bool,
     /// Reads what is saved. Gives up what it fetches ahead when the handle is closed.
     reader: Arc<ExtentReader>,
 }
@@ -172,13 +174,14 @@ impl Files {
     }
 
     /// Opens a regular file.
-    pub(crate) async fn open(&self, inode: Inode, access: Access) -> FsResult<HandleId> {
+    pub(crate) async fn open(&self, inode: Inode, options: OpenOptions) -> FsResult<HandleId> {
         let file = self.pin(inode).await?;
         let id = self.next_handle();
         let reader = Arc::new(self.objects.transfer().extent_reader());
         let handle = Handle {
             file,
-            access,
+            access: options.access,
+            is_changing: options.access.writes() || options.truncate,
             reader,
         };
         self.table.lock().handles.insert(id, handle);

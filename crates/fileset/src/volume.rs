@@ -467,7 +467,7 @@ impl Volume for FilesetVolume {
 
     async fn flush(&self, handle: HandleId) -> FsResult<()> {
         let (handle, files) = (self.parts.handle(handle)?, &self.parts.files);
-        let saved = match handle.access.writes() {
+        let saved = match handle.is_changing {
             // As on a local disk: a killed process loses nothing of it, a power cut may.
             true if self.parts.objects.is_spooled() => files.hand_over(&handle.file).await,
             true => files.settle(&handle.file).await,

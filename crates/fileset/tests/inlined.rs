@@ -23,22 +23,17 @@ use penstock_object::{ErrorKind, Key, ListOptions, Operation, PutOptions, Store}
 use penstock_object_testing::{Fault, Faults, Faulty, MemoryStore};
 use penstock_transfer::Transfer;
 use penstock_vfs::{
-    Allocation, AttributeChanges, Dentry, HandleId, Identity, Inode, OpenOptions, Position,
+    Access, Allocation, AttributeChanges, Dentry, HandleId, Identity, Inode, OpenOptions, Position,
     RemoveKind, Volume, WritePlace,
 };
 
-use support::{Place, ROOT, directory, file};
+use support::{
+    Place, ROOT, directory, file,
+    some::{away, content, expect_some, name, store_some},
+};
 
 /// Bytes of a file that is brought into an object at once.
 const LARGE: usize = (64 << 10) + 1;
-
-fn content(number: usize) -> Vec<u8> {
-    (number + 1).to_le_bytes().repeat(512)
-}
-
-fn name(number: usize) -> String {
-    format!("file-{number}")
-}
 
 /// Makes a file as a program does: what it makes it has open.
 async fn make(place: &Place, number: usize) -> HandleId {
@@ -58,25 +53,6 @@ async fn create(place: &Place, number: usize) {
         .await
         .unwrap();
     place.close(handle).await.unwrap();
-}
-
-async fn store_some(place: &Place, count: usize) {
-    for number in 0..count {
-        let stored = place.store(ROOT, &name(number), &content(number)).await;
-        stored.unwrap();
-    }
-}
-
-async fn expect_some(place: &Place, count: usize) {
-    for number in 0..count {
-        let read = place.content(ROOT, &name(number)).await.unwrap();
-        assert!(read == content(number), "file {number}");
-    }
-}
-
-fn away(place: &Place) {
-    let fault = Fault::fail(ErrorKind::Unavailable);
-    place.faults.rate(None, 1.0, fault);
 }
 
 /// Keys with bytes of files.
@@ -193,15 +169,18 @@ enum Altering {
     /// By its name, while nobody has it open.
     Beside,
     Truncating,
+    /// By a handle that may not write.
+    TruncatingToRead,
     Resizing,
     Reserving,
     Copying,
 }
 
 impl Altering {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Beside,
         Self::Truncating,
+        Self::TruncatingToRead,
         Self::Resizing,
         Self::Reserving,
         Self::Copying,
@@ -210,10 +189,11 @@ impl Altering {
     /// Changes a file of 4,096 bytes, and returns the handle and how long it is then.
     async fn change(self, place: &Place) -> (HandleId, u64) {
         let inode = place.find(ROOT, &name(0)).await.unwrap().inode;
-        let options = OpenOptions {
-            truncate: matches!(self, Self::Truncating),
-            ..OpenOptions::READ_WRITE
+        let mut options = match self {
+            Self::TruncatingToRead => OpenOptions::READ,
+            _ => OpenOptions::READ_WRITE,
         };
+        options.truncate = matches!(self, Self::Truncating | Self::TruncatingToRead);
         let resize = async |size| {
             let changes = AttributeChanges {
                 size: Some(size),
@@ -227,7 +207,7 @@ impl Altering {
         let handle = place.open(inode, options).await.unwrap();
         match self {
             Self::Beside => (handle, 20),
-            Self::Truncating => (handle, 0),
+            Self::Truncating | Self::TruncatingToRead => (handle, 0),
             Self::Resizing => {
                 resize(10).await;
                 (handle, 10)
@@ -259,6 +239,29 @@ async fn a_close_makes_durable_what_was_changed_before_it_without_a_write() {
         let second = Machine::attached(&bucket).await;
         let found = second.place.find(ROOT, &name(0)).await.unwrap();
         assert_eq!(found.size, size, "{altering:?}");
+    }
+}
+
+/// A door asks no handle to say something at its close that was opened as one that has nothing to say.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handle_that_truncated_has_something_to_say_when_it_is_closed() {
+    let place = Place::inlined().await;
+    create(&place, 0).await;
+    let inode = place.find(ROOT, &name(0)).await.unwrap().inode;
+    for (access, truncate) in [
+        (Access::Read, false),
+        (Access::Read, true),
+        (Access::Write, false),
+    ] {
+        let options = OpenOptions {
+            truncate,
+            ..OpenOptions::to(access)
+        };
+        let opened = place.volume.open(&Identity::root(), inode, options).await;
+        let opened = opened.unwrap();
+        let says_nothing = access == Access::Read && !truncate;
+        assert_eq!(opened.closes_silently, says_nothing, "{options:?}");
+        place.close(opened.handle).await.unwrap();
     }
 }
 

@@ -17,7 +17,7 @@ use penstock_fileset::{
 };
 use penstock_object::{ErrorKind, Key, ListOptions, Store};
 use penstock_object_testing::{Fault, Faults, Faulty, MemoryStore};
-use penstock_vfs::{Identity, OpenOptions, WritePlace};
+use penstock_vfs::{Identity, OpenOptions, RemoveKind, WritePlace};
 
 use support::{Place, ROOT, file};
 
@@ -80,6 +80,31 @@ async fn what_waits_on_the_disk_shows_until_the_bucket_has_it() {
         .until(|| async { shown.value(&table::FILESET_SPOOL_OBJECTS) == 0 })
         .await;
     assert_eq!(shown.value(&table::FILESET_SPOOL_BYTES), 0);
+}
+
+/// What removed files left cannot be deleted, which nobody waits for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_fails_behind_the_callers_is_counted() {
+    let place = Place::new().await;
+    let shown = Shown::of(&place);
+    place.store(ROOT, "one", &[7; 5000]).await.unwrap();
+    let inode = place.find(ROOT, "one").await.unwrap().inode;
+    assert_eq!(shown.value(&table::FILESET_FAILED_TASKS), 0);
+    fails(&place.faults);
+    place.remove(ROOT, "one", RemoveKind::File).await.unwrap();
+    place.forget_all(inode);
+    let is_counted = || async { shown.value(&table::FILESET_FAILED_TASKS) > 0 };
+    place.until(is_counted).await;
+    assert_eq!(place.objects().await.len(), 1);
+    place.faults.clear();
+    // Whatever is removed next has it tried again.
+    place.store(ROOT, "two", &[]).await.unwrap();
+    let next = place.find(ROOT, "two").await.unwrap().inode;
+    place.remove(ROOT, "two", RemoveKind::File).await.unwrap();
+    place.forget_all(next);
+    place
+        .until(|| async { place.objects().await.is_empty() })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -18,38 +18,14 @@ use penstock_fileset::engine::{
     Barrier, EmbeddedEngine, EmbeddedLock, EmbeddedSettings, Engine, EngineError, EngineResult,
     query, transact,
 };
-use penstock_object::{ErrorKind, Operation};
+use penstock_object::Operation;
 use penstock_object_testing::Fault;
 use penstock_vfs::{OpenOptions, RemoveKind, Volume, WritePlace};
 
-use support::{Place, ROOT, file};
-
-fn content(number: usize) -> Vec<u8> {
-    number.to_le_bytes().repeat(512)
-}
-
-fn name(number: usize) -> String {
-    format!("file-{number}")
-}
-
-async fn store_some(place: &Place, count: usize) {
-    for number in 0..count {
-        let stored = place.store(ROOT, &name(number), &content(number)).await;
-        stored.unwrap();
-    }
-}
-
-async fn expect_some(place: &Place, count: usize) {
-    for number in 0..count {
-        let read = place.content(ROOT, &name(number)).await.unwrap();
-        assert!(read == content(number), "file {number}");
-    }
-}
-
-fn away(place: &Place) {
-    let fault = Fault::fail(ErrorKind::Unavailable);
-    place.faults.rate(None, 1.0, fault);
-}
+use support::{
+    Place, ROOT, file,
+    some::{away, content, expect_some, name, store_some},
+};
 
 fn waiting(place: &Place) -> (u64, u64) {
     place.waiting()

@@ -70,16 +70,17 @@ impl FilesetVolume {
         }
         self.parts.held.take(inode)?;
         let taken = self.parts.held.taken(inode);
-        let handle = self.parts.files.open(inode, options.access).await?;
+        let handle = self.parts.files.open(inode, options).await?;
         taken.keep();
+        let opened = self.parts.files.handle(handle)?;
         if options.truncate {
             // What is durable of that its close says.
-            self.parts.files.handle(handle)?.file.moved();
+            opened.file.moved();
         }
         let machines = self.parts.machines.as_ref();
         Ok(Opened {
             is_unchanged: machines.is_none_or(|machines| machines.contents.opened(inode, handle)),
-            closes_silently: !options.access.writes(),
+            closes_silently: !opened.is_changing,
             ..Opened::new(handle)
         })
     }

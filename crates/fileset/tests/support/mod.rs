@@ -2,6 +2,8 @@
 
 #![allow(unreachable_pub, dead_code, reason = "each test file uses some of it")]
 
+pub mod some;
+
 use std::{
     future::Future,
     ops::{ControlFlow, Range},
