@@ -525,17 +525,28 @@ async fn surveyed(
         lost.objects.insert(object);
     }
     tracing::debug!(objects = there, "the bucket was listed");
-    if !inlined.is_empty() {
-        let lacks = |run: &Stored| inlined.contains(&run.object) && survey.contents.lack(run);
-        lost.runs = query(engine, |reads| ranges::runs(reads, &lacks)).await?;
+    lost.runs = lacking(engine, (&survey, &inlined), &mut report).await?;
+    Ok((report, survey, lost))
+}
+
+/// The runs of objects that are not in the bucket of which the metadata lacks bytes.
+async fn lacking(
+    engine: &dyn Engine,
+    (survey, inlined): (&Survey, &BTreeSet<ObjectId>),
+    report: &mut Report,
+) -> FsResult<Places> {
+    if inlined.is_empty() {
+        return Ok(Places::new());
     }
-    let lacking: BTreeSet<ObjectId> = lost.runs.iter().map(|(object, _)| *object).collect();
-    for object in lacking {
+    let lacks = |run: &Stored| inlined.contains(&run.object) && survey.contents.lack(run);
+    let runs = query(engine, |reads| ranges::runs(reads, &lacks)).await?;
+    let objects: BTreeSet<ObjectId> = runs.iter().map(|(object, _)| *object).collect();
+    for object in objects {
         report.add(format!(
             "{object}: bytes of it that files have are neither with the metadata nor in the bucket"
         ));
     }
-    Ok((report, survey, lost))
+    Ok(runs)
 }
 
 async fn is_stored(store: &dyn Store, object: ObjectId) -> FsResult<bool> {
