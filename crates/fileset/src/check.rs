@@ -6,6 +6,7 @@
 //! has, a check finds what there was when it surveyed the keys: what is uploaded or deleted since is not missed.
 
 mod blocks;
+mod contents;
 mod kept;
 mod marks;
 mod overlay;
@@ -30,11 +31,14 @@ use crate::{
     data::{self, Ahead, DATA, ObjectId, UNKNOWN_LENGTH},
     engine::{Engine, Reads, counter, query},
     errors::object_failure,
-    schema::{self, BLOCK_SIZE, Chunk, Entry, Node, ObjectUse, SNAPSHOTS, Share, kind},
+    schema::{self, BLOCK_SIZE, Chunk, Entry, Node, ObjectUse, SNAPSHOTS, Share, Stored, kind},
 };
 
 pub use self::repair::{REPAIRS_MAX, Repair, apply, plan};
-use self::{kept::Snapshots, marks::Marks, quotas::Quotas, trash::Misplaced};
+use self::{
+    contents::Contents, kept::Snapshots, marks::Marks, quotas::Quotas, ranges::Places,
+    trash::Misplaced,
+};
 
 /// What a check found.
 #[derive(Debug, Default)]
@@ -51,8 +55,6 @@ pub struct Report {
     pub compared: u64,
     /// Ranges of files whose bytes are not in the bucket as they were written, a line each: reads of them fail.
     pub damaged: Vec<String>,
-    /// Objects that are missing in the bucket or have another length there.
-    pub(crate) lost: BTreeSet<ObjectId>,
     /// What is wrong, a line each, at most [`FINDINGS_MAX`].
     pub findings: Vec<String>,
     /// Wrong things that are not among them.
@@ -109,8 +111,8 @@ struct Survey {
     /// Lengths of objects of which no key but extents is.
     lengths: BTreeMap<ObjectId, u64>,
     garbage: BTreeMap<ObjectId, ()>,
-    /// Objects of which bytes are with the metadata.
-    inlined: BTreeSet<ObjectId>,
+    /// Bytes of objects that are with the metadata.
+    contents: Contents,
     marks: Marks,
     snapshots: Snapshots,
     quotas: Quotas,
@@ -174,9 +176,7 @@ impl Survey {
             }
             // One that cannot be read is forgotten.
             [kind::CALL, ..] => {}
-            [kind::CONTENT, ..] => {
-                self.inlined.insert(schema::content_in(key)?.0);
-            }
+            [kind::CONTENT, ..] => self.contents.look(key, value),
             [kind::GARBAGE, ..] => {
                 self.garbage.insert(schema::object_in(key)?, ());
             }
@@ -267,6 +267,10 @@ impl Survey {
         let mut report = Report::default();
         for text in &self.unreadable {
             report.add(text.clone());
+        }
+        for key in self.contents.unreadable() {
+            let key = hexadecimal(key);
+            report.add(format!("key {key}: does not say whose bytes it has"));
         }
         for Misplaced {
             directory,
@@ -426,6 +430,41 @@ pub async fn check(
     store: &dyn Store,
     ahead: Option<&Ahead>,
 ) -> FsResult<Report> {
+    let (mut report, survey, lost) = surveyed(engine, store, ahead).await?;
+    report.damaged = query(engine, |reads| lost.ranges(reads, &survey)).await?;
+    Ok(report)
+}
+
+/// What is lost of the bytes of files.
+#[derive(Debug, Default)]
+struct Lost {
+    /// Objects that are missing in the bucket or have another length there.
+    objects: BTreeSet<ObjectId>,
+    /// Runs in other objects.
+    runs: Places,
+}
+
+impl Lost {
+    /// Ranges of files, a line each.
+    fn ranges(&self, reads: &dyn Reads, survey: &Survey) -> FsResult<Vec<String>> {
+        match self.objects.is_empty() && self.runs.is_empty() {
+            true => Ok(Vec::new()),
+            false => ranges::of(reads, survey, &|run| self.has(run)),
+        }
+    }
+
+    fn has(&self, run: &Stored) -> bool {
+        self.objects.contains(&run.object) || self.runs.contains(&(run.object, run.offset))
+    }
+}
+
+/// What is found without a look at bytes, but which bytes of files are lost.
+async fn surveyed(
+    engine: &dyn Engine,
+    store: &dyn Store,
+    ahead: Option<&Ahead>,
+) -> FsResult<(Report, Survey, Lost)> {
+    let mut lost = Lost::default();
     let survey = query(engine, |reads| Survey::of(reads)).await?;
     let mut report = survey.report();
     if let Err(error) = engine.verify().await {
@@ -439,7 +478,7 @@ pub async fn check(
     // Before the listing: one that is uploaded meanwhile may be behind what was listed.
     let waits = |object: &ObjectId| {
         let is_ahead = ahead.is_some_and(|ahead| ahead.unsent().has(*object));
-        is_ahead || survey.inlined.contains(object)
+        is_ahead || survey.contents.has(object)
     };
     let waited: BTreeSet<ObjectId> = expected.keys().copied().filter(waits).collect();
     let mut options = ListOptions {
@@ -458,7 +497,7 @@ pub async fn check(
                 // Who has no part in it any more may have sent more: what nobody here refers to.
                 Some(length) if length > listed.size && length != u64::from(UNKNOWN_LENGTH) => {
                     let there = listed.size;
-                    report.lost.insert(object);
+                    lost.objects.insert(object);
                     report.add(format!(
                         "{object}: has {there} bytes in the bucket, {length} were written"
                     ));
@@ -473,6 +512,8 @@ pub async fn check(
         }
         options.continuation = page.continuation;
     }
+    let inlined = expected.keys().filter(|object| survey.contents.has(object));
+    let inlined: BTreeSet<ObjectId> = inlined.copied().collect();
     for object in waited {
         if expected.contains_key(&object) && (waits(&object) || is_stored(store, object).await?) {
             expected.remove(&object);
@@ -481,11 +522,31 @@ pub async fn check(
     let missing = query(engine, |reads| survey.missing(reads, expected.keys())).await?;
     for object in missing {
         report.add(format!("{object}: is missing in the bucket"));
-        report.lost.insert(object);
+        lost.objects.insert(object);
     }
     tracing::debug!(objects = there, "the bucket was listed");
-    report.damaged = query(engine, |reads| ranges::of(reads, &survey, &report.lost)).await?;
-    Ok(report)
+    lost.runs = lacking(engine, (&survey, &inlined), &mut report).await?;
+    Ok((report, survey, lost))
+}
+
+/// The runs of objects that are not in the bucket of which the metadata lacks bytes.
+async fn lacking(
+    engine: &dyn Engine,
+    (survey, inlined): (&Survey, &BTreeSet<ObjectId>),
+    report: &mut Report,
+) -> FsResult<Places> {
+    if inlined.is_empty() {
+        return Ok(Places::new());
+    }
+    let lacks = |run: &Stored| inlined.contains(&run.object) && survey.contents.lack(run);
+    let runs = query(engine, |reads| ranges::runs(reads, &lacks)).await?;
+    let objects: BTreeSet<ObjectId> = runs.iter().map(|(object, _)| *object).collect();
+    for object in objects {
+        report.add(format!(
+            "{object}: bytes of it that files have are neither with the metadata nor in the bucket"
+        ));
+    }
+    Ok(runs)
 }
 
 async fn is_stored(store: &dyn Store, object: ObjectId) -> FsResult<bool> {
@@ -505,8 +566,10 @@ pub async fn check_data(
     transfer: Arc<Transfer>,
     ahead: Option<&Ahead>,
 ) -> FsResult<Report> {
-    let mut report = check(engine, &**transfer.store(), ahead).await?;
-    blocks::check_blocks(engine, transfer, &mut report).await?;
+    let (mut report, survey, mut lost) = surveyed(engine, &**transfer.store(), ahead).await?;
+    let wrong = blocks::check_blocks(engine, transfer, (&mut report, &lost.runs)).await?;
+    lost.runs.extend(wrong);
+    report.damaged = query(engine, |reads| lost.ranges(reads, &survey)).await?;
     Ok(report)
 }
 

@@ -77,6 +77,8 @@ pub(crate) use trash::{
     Hour, TRASH, TRASH_DAYS, TRASH_NAME, Trashed, decode_days, encode_days, is_of_trash, trash_name,
 };
 
+use std::ops::Range;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use penstock_vfs::{Dentry, Inode};
 
@@ -230,11 +232,15 @@ pub(crate) fn of_content(id: ObjectId) -> BytesMut {
     of_object(kind::CONTENT, id)
 }
 
-/// The object and the offset in the key of some of its bytes.
-pub(crate) fn content_in(key: &[u8]) -> FsResult<(ObjectId, u32)> {
+/// The object in the key of some of its `bytes`, and which of them these are. Fails if no object has so many.
+pub(crate) fn content_in(key: &[u8], bytes: &[u8]) -> FsResult<(ObjectId, Range<u32>)> {
     let offset = key.get(17..).and_then(|bytes| bytes.try_into().ok());
     let offset = offset.map(u32::from_be_bytes);
-    Ok((object_in(key)?, offset.ok_or_else(|| damaged("a key"))?))
+    let range = offset.and_then(|offset| {
+        let end = u64::from(offset) + bytes.len() as u64;
+        (end <= BLOCK_SIZE).then_some(offset..end as u32)
+    });
+    Ok((object_in(key)?, range.ok_or_else(|| damaged("a key"))?))
 }
 
 /// The key that says that an object without a use is held for snapshots: `snapshot` was the latest when it lost it.

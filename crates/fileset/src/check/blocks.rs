@@ -16,7 +16,7 @@ use penstock_base::{FsError, FsResult, run_blocking};
 use penstock_transfer::Transfer;
 use penstock_vfs::Inode;
 
-use super::Report;
+use super::{FINDINGS_MAX, Report, ranges::Places};
 use crate::{
     data::{ObjectId, Objects, open},
     engine::{Engine, Reads, query},
@@ -31,30 +31,41 @@ const FETCHES_MAX: usize = 8;
 /// Runs by their objects, and which file refers to each.
 type Runs = BTreeMap<ObjectId, Vec<(Inode, Stored)>>;
 
-/// Adds to the report what is wrong with bytes in the bucket.
+/// What is wrong with a run, and which one it is.
+#[derive(Debug)]
+struct Wrong {
+    text: String,
+    run: (ObjectId, u32),
+}
+
+/// Adds to the report what is wrong with bytes in the bucket, but of those runs that were `told` already. Returns of which runs
+/// they are, of [`FINDINGS_MAX`] at most.
 pub(super) async fn check_blocks(
     engine: &dyn Engine,
     transfer: Arc<Transfer>,
-    report: &mut Report,
-) -> FsResult<()> {
+    (report, told): (&mut Report, &Places),
+) -> FsResult<Places> {
     let objects = Objects::new(transfer);
     let kept = &[kind::KEPT, kind::CHUNK];
+    let mut runs = Places::new();
     for first in [&[kind::CHUNK][..], kept] {
-        check_range(engine, &objects, first, report).await?;
+        check_range((engine, &objects), (first, told), (report, &mut runs)).await?;
     }
-    Ok(())
+    Ok(runs)
 }
 
 /// The same of the chunks whose keys begin so.
 async fn check_range(
-    engine: &dyn Engine,
-    objects: &Objects,
-    first: &'static [u8],
-    report: &mut Report,
+    (engine, objects): (&dyn Engine, &Objects),
+    (first, told): (&'static [u8], &Places),
+    (report, wrong): (&mut Report, &mut Places),
 ) -> FsResult<()> {
     let (mut next, end) = (Bytes::from_static(first), schema::behind(first));
     loop {
-        let (runs, behind) = query(engine, |reads| step(reads, &next..&end)).await?;
+        let (mut runs, behind) = query(engine, |reads| step(reads, &next..&end)).await?;
+        for runs in runs.values_mut() {
+            runs.retain(|(_, run)| !told.contains(&(run.object, run.offset)));
+        }
         let checks = runs
             .values()
             .map(|runs| check_object(engine, objects, runs));
@@ -62,7 +73,12 @@ async fn check_range(
         let checks: Vec<_> = checks.buffer_unordered(FETCHES_MAX).try_collect().await?;
         for (bytes, findings) in checks {
             report.compared += bytes;
-            findings.into_iter().for_each(|finding| report.add(finding));
+            for Wrong { text, run } in findings {
+                report.add(text);
+                if wrong.len() < FINDINGS_MAX {
+                    wrong.insert(run);
+                }
+            }
         }
         match behind {
             Some(behind) => next = behind,
@@ -125,7 +141,7 @@ async fn check_object(
     engine: &dyn Engine,
     objects: &Objects,
     runs: &[(Inode, Stored)],
-) -> FsResult<(u64, Vec<String>)> {
+) -> FsResult<(u64, Vec<Wrong>)> {
     let lies = |run: &Stored| run.lies(&(0..run.checksums.len()));
     let start = runs.iter().map(|(_, run)| run.offset).min().unwrap_or(0);
     let end = runs.iter().filter_map(|(_, run)| Some(lies(run)?.end));
@@ -140,9 +156,10 @@ async fn check_object(
             return Ok((0, Vec::new()));
         }
         Err(FsError::Corrupt(cause)) => {
-            let lost = runs
-                .iter()
-                .map(|(inode, _)| format!("inode {}: {cause}", inode.0));
+            let lost = runs.iter().map(|(inode, run)| Wrong {
+                text: format!("inode {}: {cause}", inode.0),
+                run: (run.object, run.offset),
+            });
             return Ok((0, lost.collect()));
         }
         Err(error) => return Err(error),
@@ -158,9 +175,14 @@ async fn check_object(
         )
     };
     let damaged = run_blocking(|| damaged(runs, is_right));
-    let findings = damaged.into_iter().map(|(inode, object)| {
-        let inode = inode.0;
-        format!("inode {inode}: bytes of {object} in the bucket are not those that were written")
+    let findings = damaged.into_iter().map(|(inode, run)| {
+        let (inode, object) = (inode.0, run.object);
+        Wrong {
+            text: format!(
+                "inode {inode}: bytes of {object} in the bucket are not those that were written"
+            ),
+            run: (object, run.offset),
+        }
     });
     Ok((u64::from(end - start), findings.collect()))
 }
@@ -174,7 +196,7 @@ async fn is_used(engine: &dyn Engine, object: ObjectId) -> FsResult<bool> {
 }
 
 /// Which files refer to runs that are not right. A run to which many parts of files refer is looked at once.
-fn damaged(runs: &[(Inode, Stored)], is_right: impl Fn(&Stored) -> bool) -> Vec<(Inode, ObjectId)> {
+fn damaged(runs: &[(Inode, Stored)], is_right: impl Fn(&Stored) -> bool) -> Vec<(Inode, &Stored)> {
     let mut known: Option<(&Stored, bool)> = None;
     let mut runs: Vec<_> = runs.iter().collect();
     runs.sort_by_key(|(_, run)| run.offset);
@@ -183,5 +205,5 @@ fn damaged(runs: &[(Inode, Stored)], is_right: impl Fn(&Stored) -> bool) -> Vec<
         let (_, is_right) = *known.insert(same.unwrap_or_else(|| (run, is_right(run))));
         !is_right
     });
-    damaged.map(|(inode, run)| (*inode, run.object)).collect()
+    damaged.map(|(inode, run)| (*inode, run)).collect()
 }

@@ -1,4 +1,4 @@
-//! Which bytes of which files lie in objects that are lost.
+//! Which bytes of which files are lost with what they lie in.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -12,22 +12,22 @@ use super::{FINDINGS_MAX, Survey};
 use crate::{
     data::ObjectId,
     engine::Reads,
-    schema::{self, BLOCK_SIZE, Chunk, Entry, kind},
+    schema::{self, BLOCK_SIZE, Chunk, Entry, Extent, Stored, kind},
 };
 
 /// Directories above a file that are named at most.
 const DEPTH_MAX: usize = 4096;
 
-/// Ranges of files in these objects, with paths, at most [`FINDINGS_MAX`].
+/// Where runs lie.
+pub(super) type Places = BTreeSet<(ObjectId, u32)>;
+
+/// Ranges of files in runs that are lost, with their paths, a line each, at most [`FINDINGS_MAX`].
 pub(super) fn of(
     reads: &dyn Reads,
     survey: &Survey,
-    lost: &BTreeSet<ObjectId>,
+    is_lost: &dyn Fn(&Stored) -> bool,
 ) -> FsResult<Vec<String>> {
-    if lost.is_empty() {
-        return Ok(Vec::new());
-    }
-    let ranges = ranges(reads, lost)?;
+    let ranges = ranges(reads, is_lost)?;
     let names = names(reads, survey, ranges.iter().map(|(inode, _)| *inode))?;
     let told = ranges.iter().map(|(inode, range)| {
         let path = path(&names, *inode);
@@ -39,8 +39,46 @@ pub(super) fn of(
     Ok(told.collect())
 }
 
-fn ranges(reads: &dyn Reads, lost: &BTreeSet<ObjectId>) -> FsResult<Vec<(u64, Range<u64>)>> {
+/// Runs that files refer to and that are lost.
+pub(super) fn runs(reads: &dyn Reads, is_lost: &dyn Fn(&Stored) -> bool) -> FsResult<Places> {
+    let mut found = Places::new();
+    each(reads, &mut |_, _, extent| {
+        if is_lost(&extent.stored) {
+            found.insert((extent.stored.object, extent.stored.offset));
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}
+
+fn ranges(
+    reads: &dyn Reads,
+    is_lost: &dyn Fn(&Stored) -> bool,
+) -> FsResult<Vec<(u64, Range<u64>)>> {
     let mut found: Vec<(u64, Range<u64>)> = Vec::new();
+    each(reads, &mut |inode, index, extent| {
+        if !is_lost(&extent.stored) {
+            return ControlFlow::Continue(());
+        }
+        let start = index * BLOCK_SIZE + u64::from(extent.at);
+        let end = start + u64::from(extent.length);
+        match found.last_mut() {
+            Some((last, range)) if *last == inode.0 && range.end == start => range.end = end,
+            _ => found.push((inode.0, start..end)),
+        }
+        match found.len() < FINDINGS_MAX {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    })?;
+    Ok(found)
+}
+
+/// Looks at the extents of all files, each with the file and the number of its chunk.
+fn each(
+    reads: &dyn Reads,
+    look: &mut dyn FnMut(Inode, u64, &Extent) -> ControlFlow<()>,
+) -> FsResult<()> {
     let range = &[kind::CHUNK][..]..&[kind::CHUNK + 1][..];
     reads.scan(range, &mut |key, value| {
         let chunk = || {
@@ -54,21 +92,10 @@ fn ranges(reads: &dyn Reads, lost: &BTreeSet<ObjectId>) -> FsResult<Vec<(u64, Ra
         let Ok((inode, index, chunk)) = chunk() as FsResult<(Inode, u64, Chunk)> else {
             return ControlFlow::Continue(());
         };
-        let extents = chunk.extents.iter();
-        for extent in extents.filter(|extent| lost.contains(&extent.stored.object)) {
-            let start = index * BLOCK_SIZE + u64::from(extent.at);
-            let end = start + u64::from(extent.length);
-            match found.last_mut() {
-                Some((last, range)) if *last == inode.0 && range.end == start => range.end = end,
-                _ => found.push((inode.0, start..end)),
-            }
-        }
-        match found.len() < FINDINGS_MAX {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
-        }
+        let mut extents = chunk.extents.iter();
+        extents.try_for_each(|extent| look(inode, index, extent))
     })?;
-    Ok(found)
+    Ok(())
 }
 
 /// Names by inode, with the directories they are in.

@@ -73,7 +73,7 @@ fn number(value: u64) -> Bytes {
 }
 
 /// What repairs the file system whose metadata is in `engine`, in its order. Nothing is changed. Fails with `Corrupt`
-/// where keys cannot be read: what is not found in damaged metadata is not lost yet.
+/// where keys cannot be read, but for those of bytes of files: what is not found in damaged metadata is not lost yet.
 pub async fn plan(engine: &dyn Engine) -> FsResult<Vec<Repair>> {
     engine.verify().await?;
     query(engine, |reads| planned(reads)).await
@@ -103,7 +103,8 @@ fn planned(reads: &dyn Reads) -> FsResult<Vec<Repair>> {
 /// Repairs that do not depend on each other: those of the first kind of which there are any.
 fn next(reads: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
     type Kind = fn(&dyn Reads, &Survey) -> FsResult<Vec<Repair>>;
-    let kinds: [Kind; 10] = [
+    let kinds: [Kind; 11] = [
+        objects::contents,
         // What is repaired after them is kept for snapshots, and may need new numbers.
         objects::marks,
         nodes::missing,

@@ -19,6 +19,7 @@
 //! | removal | an object that no file needs any more is dropped without a request, unless it was sent before |
 //! | deletion | passes by: who deletes is who found that nobody needs an object, of which a kill may have left keys |
 //! | a crash | whoever opens the file system next, on whatever machine, finds the keys, and all objects sealed |
+//! | damage | a key that cannot be read is passed over: what it had is missing, and a run that lacks a byte does not match its checksums |
 
 use std::{collections::BTreeMap, fmt, ops::ControlFlow, ops::Range, sync::Arc};
 
@@ -116,22 +117,28 @@ impl Inlined {
     }
 }
 
-/// The objects of which there are bytes, with their lengths.
+/// The objects of which there are bytes, with their lengths. A key that does not say of which keeps none of the others: what
+/// it had is missed by who reads it.
 fn objects(reads: &dyn Reads) -> FsResult<BTreeMap<ObjectId, u32>> {
-    let mut found = BTreeMap::new();
-    let mut outcome = Ok(());
+    let (mut found, mut damaged) = (BTreeMap::new(), 0_u64);
     let range = &[kind::CONTENT][..]..&[kind::CONTENT + 1][..];
-    reads.scan(range, &mut |key, bytes| match schema::content_in(key) {
-        Ok((object, offset)) => {
-            found.insert(object, offset.saturating_add(bytes.len() as u32));
-            ControlFlow::Continue(())
+    reads.scan(range, &mut |key, bytes| {
+        match schema::content_in(key, bytes) {
+            Ok((object, range)) => {
+                let length: &mut u32 = found.entry(object).or_default();
+                *length = range.end.max(*length);
+            }
+            Err(_) => damaged += 1,
         }
-        Err(error) => {
-            outcome = Err(error);
-            ControlFlow::Break(())
-        }
+        ControlFlow::Continue(())
     })?;
-    outcome.map(|()| found)
+    if damaged > 0 {
+        tracing::error!(
+            keys = damaged,
+            "bytes that no object in the bucket has are lost: see `penstock fileset check`"
+        );
+    }
+    Ok(found)
 }
 
 fn bytes_in(reads: &dyn Reads, object: ObjectId, range: &Range<u64>) -> FsResult<Option<Bytes>> {
@@ -141,19 +148,12 @@ fn bytes_in(reads: &dyn Reads, object: ObjectId, range: &Range<u64>) -> FsResult
     let end = schema::content(object, within(range.end));
     let mut bytes = BytesMut::zeroed((range.end - range.start) as usize);
     let mut has_any = false;
-    let mut outcome = Ok(());
     reads.scan(&first..&end, &mut |key, run| {
-        let offset = match schema::content_in(key) {
-            Ok((_, offset)) => u64::from(offset),
-            Err(error) => {
-                outcome = Err(error);
-                return ControlFlow::Break(());
-            }
+        let Ok((_, lies)) = schema::content_in(key, run) else {
+            return ControlFlow::Continue(());
         };
-        let (start, behind) = (
-            offset.max(range.start),
-            (offset + run.len() as u64).min(range.end),
-        );
+        let offset = u64::from(lies.start);
+        let (start, behind) = (offset.max(range.start), u64::from(lies.end).min(range.end));
         if start < behind {
             has_any = true;
             let part = &run[(start - offset) as usize..(behind - offset) as usize];
@@ -162,7 +162,7 @@ fn bytes_in(reads: &dyn Reads, object: ObjectId, range: &Range<u64>) -> FsResult
         }
         ControlFlow::Continue(())
     })?;
-    outcome.map(|()| has_any.then(|| bytes.freeze()))
+    Ok(has_any.then(|| bytes.freeze()))
 }
 
 impl fmt::Debug for Inlined {

@@ -4,12 +4,35 @@ use penstock_base::FsResult;
 
 use super::{Repair, number};
 use crate::{
-    check::Survey,
+    check::{Survey, hexadecimal, ranges},
     data::ObjectId,
     engine::Reads,
-    schema::{self, ObjectUse, Share},
+    schema::{self, ObjectUse, Share, Stored},
     snapshots,
 };
+
+/// Keys that do not say whose bytes they have go. What files lack by that stays theirs, and cannot be read.
+pub(super) fn contents(reads: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
+    let contents = &survey.contents;
+    let keys = contents.unreadable().iter();
+    keys.map(|key| {
+        // One that is too short may be of any of them.
+        let object = schema::object_in(key).ok();
+        let is_lost =
+            |run: &Stored| object.is_none_or(|object| object == run.object) && contents.lack(run);
+        let lost = ranges::of(reads, survey, &is_lost)?;
+        let lost = match lost.is_empty() {
+            true => "no file is known to lack its bytes".to_owned(),
+            false => lost.join("; "),
+        };
+        let text = format!(
+            "key {}: does not say whose bytes it has, and goes: {lost}",
+            hexadecimal(key)
+        );
+        Ok(Repair::new(text).delete(key))
+    })
+    .collect()
+}
 
 /// Uses of objects are what extents say. What nothing uses is held for snapshots or garbage, as if the last use had gone.
 pub(super) fn uses(reads: &dyn Reads, survey: &Survey) -> FsResult<Vec<Repair>> {
