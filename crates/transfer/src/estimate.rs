@@ -19,6 +19,9 @@ const LATENCY_RISE: f64 = 1.0 / 32.0;
 /// Time after which half of a high rate is forgotten, in seconds.
 const RATE_HALF_LIFE: f64 = 30.0;
 
+/// Time after which it is forgotten that there was one: nobody can tell any more how long a response takes.
+const RATE_KNOWN: f64 = 10.0 * RATE_HALF_LIFE;
+
 /// Responses shorter than this say more about latency than about rate.
 const RATE_SAMPLE_BYTES: u64 = 512 << 10;
 
@@ -74,7 +77,7 @@ impl Estimate {
     fn rate_at(&self, now: Instant) -> Option<f64> {
         let (rate, measured) = self.rate?;
         let age = now.saturating_duration_since(measured).as_secs_f64();
-        Some(rate * 0.5f64.powf(age / RATE_HALF_LIFE))
+        (age < RATE_KNOWN).then(|| rate * 0.5f64.powf(age / RATE_HALF_LIFE))
     }
 }
 
@@ -102,5 +105,18 @@ mod tests {
         let now = clock::now();
         assert!((path.delay(100 * MIB, now) - 1.0).abs() < 0.01);
         assert!((path.delay(100 * MIB, now + Duration::from_secs(30)) - 2.0).abs() < 0.01);
+    }
+
+    /// It went on being halved, until a part seemed to take longer than the world is old.
+    #[test]
+    fn a_rate_of_long_ago_is_not_known() {
+        let path = PathEstimate::default();
+        path.began(Duration::from_millis(10));
+        path.received(100 * MIB, Duration::from_secs(1));
+        for hours in [1, 3, 24 * 365] {
+            let later = clock::now() + Duration::from_secs(hours * 60 * 60);
+            let delay = path.delay(100 * MIB, later);
+            assert!((delay - 0.010).abs() < 1e-9, "{delay} s after {hours} h");
+        }
     }
 }

@@ -67,7 +67,7 @@ impl Consumption {
 
     /// Bytes that are worth having in flight, for parts of `part` bytes that take `delay` seconds.
     pub(crate) fn window(&self, part: u64, delay: f64) -> u64 {
-        (GAIN * self.bytes_per_second * delay) as u64 + 2 * part
+        ((GAIN * self.bytes_per_second * delay) as u64).saturating_add(2 * part)
     }
 }
 
