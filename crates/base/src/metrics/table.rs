@@ -177,6 +177,13 @@ definitions! {
     CACHE_LIMIT_BYTES = GAUGE "cache_limit_bytes" [] Bytes "Bytes that it may occupy.";
     CACHE_OBJECTS = GAUGE "cache_objects" [] Count "Versions of objects that it has.";
 
+    MEMORY_CACHE_READS = COUNTER "memory_cache_reads_total" ["outcome"] Count
+        "Short ranges of a fileset's objects that were in memory or on their way (hit), and that were not (miss).";
+    MEMORY_CACHE_AHEAD_BYTES = COUNTER "memory_cache_ahead_bytes_total" [] Bytes
+        "Bytes fetched behind such a range, for who reads on.";
+    MEMORY_CACHE_USELESS_BYTES = COUNTER "memory_cache_useless_bytes_total" [] Bytes
+        "Bytes of those that were dropped and that nobody had asked for.";
+
     OBJECT_OPERATIONS = COUNTER "object_operations_total" ["operation", "outcome"] Count
         "Operations on the object store by outcome, retries not counted.";
     OBJECT_OPERATION_MICROSECONDS = COUNTER "object_operation_microseconds_total" ["operation"] Microseconds

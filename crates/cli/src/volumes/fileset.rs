@@ -135,7 +135,7 @@ pub(super) async fn open(
             "give more with --memory",
         )
     })?;
-    let kept = MemoryCache::around(sealed, pool.budget());
+    let kept = MemoryCache::around(sealed, pool.budget(), &registry);
     let with = (memory, Company::Others);
     let opened = fileset.open(&record, with, (&bucket, kept)).await?;
     let settings = TransferSettings::default();

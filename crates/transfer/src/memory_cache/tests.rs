@@ -1,6 +1,9 @@
 use std::{ops::Range, sync::Arc, time::Duration};
 
-use penstock_base::{KIB, MIB, MemoryBudget, Payload, Reclaim, clock};
+use penstock_base::{
+    KIB, MIB, MemoryBudget, Payload, Reclaim, clock,
+    metrics::{Registry, table},
+};
 use penstock_object::{ErrorKind, GetOptions, Key, ObjectResult, Operation, PutOptions, Store};
 use penstock_object_testing::{Fault, Faults, Faulty, MemoryStore};
 use proptest::prelude::*;
@@ -15,6 +18,7 @@ struct Bench {
     budget: Arc<MemoryBudget>,
     cache: Arc<MemoryCache>,
     body: Vec<u8>,
+    registry: Arc<Registry>,
 }
 
 impl Bench {
@@ -23,7 +27,8 @@ impl Bench {
         let budget = MemoryBudget::new(memory);
         let store = Faulty::new(Arc::new(MemoryStore::new()), Arc::clone(&later_faults));
         let store = Faulty::new(Arc::new(store), Arc::clone(&faults));
-        let cache = MemoryCache::around(Arc::new(store), &budget);
+        let registry = Registry::new();
+        let cache = MemoryCache::around(Arc::new(store), &budget, &registry);
         let body: Vec<u8> = (0..length).map(|at| (at * 31 / 8) as u8).collect();
         let payload = Payload::from(body.clone());
         let put = cache.put(&key(), payload, PutOptions::default()).await;
@@ -34,6 +39,7 @@ impl Bench {
             budget,
             cache,
             body,
+            registry,
         }
     }
 
@@ -53,6 +59,25 @@ impl Bench {
             bytes == self.body[range.start as usize..range.end as usize],
             "{range:?}"
         );
+    }
+
+    /// Hits, misses, bytes fetched ahead, and those of them that were dropped without any use.
+    fn told(&self) -> [u64; 4] {
+        let samples = self.registry.samples();
+        let value = |name: &str, outcome: &str| {
+            let mut samples = samples.iter();
+            let sample = samples.find(|sample| {
+                let labels = format!("{:?}", sample.labels);
+                sample.name == name && labels.contains(outcome)
+            });
+            sample.expect("it is registered").value
+        };
+        [
+            value(table::MEMORY_CACHE_READS.name, "hit"),
+            value(table::MEMORY_CACHE_READS.name, "miss"),
+            value(table::MEMORY_CACHE_AHEAD_BYTES.name, ""),
+            value(table::MEMORY_CACHE_USELESS_BYTES.name, ""),
+        ]
     }
 
     fn gets(&self) -> u64 {
@@ -206,6 +231,18 @@ async fn half_of_the_memory_stays_free_and_all_is_given_back() {
     assert!(freed > MIB / 4 && bench.budget.used() == 0);
     let _others = bench.budget.try_reserve(MIB);
     bench.check(0..10).await;
+}
+
+#[tokio::test]
+async fn what_is_fetched_ahead_and_what_of_that_nobody_wanted_is_counted() {
+    let bench = Bench::new(MIB, 64 * MIB).await;
+    // Alone, then with as much behind it, and then 12 KiB behind it.
+    for file in [0, 1, 2, 3, 5, 1] {
+        bench.check(file * 4 * KIB..(file + 1) * 4 * KIB).await;
+    }
+    assert_eq!(bench.told(), [3, 3, 16 * KIB, 0]);
+    bench.cache.kept.reclaim(u64::MAX);
+    assert_eq!(bench.told(), [3, 3, 16 * KIB, 8 * KIB]);
 }
 
 proptest! {
