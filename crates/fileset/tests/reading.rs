@@ -13,10 +13,17 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use penstock_base::{FsError, KIB, MIB, clock};
+use penstock_base::{FsError, KIB, MIB, MemoryBudget, clock, metrics::Registry};
+use penstock_fileset::{
+    FilesetVolume, Format,
+    engine::{Engine, MemoryEngine},
+};
 use penstock_object::{ErrorKind, Key, Operation, PutOptions};
-use penstock_object_testing::Fault;
-use penstock_vfs::{Allocation, AttributeChanges, HandleId, Inode, OpenOptions, WritePlace};
+use penstock_object_testing::{Fault, Faults, Faulty, MemoryStore};
+use penstock_transfer::MemoryCache;
+use penstock_vfs::{
+    Allocation, AttributeChanges, HandleId, Identity, Inode, OpenOptions, WritePlace,
+};
 use proptest::prelude::*;
 
 use support::{Place, ROOT, file};
@@ -71,6 +78,45 @@ async fn random_reads_are_a_request_each_and_fetch_nothing_ahead() {
         assert_eq!(gets(&place), number as u64 + 1);
     }
     assert!(place.memory.used() <= 4 * GRAIN);
+}
+
+/// Pieces of each save of the file below, and bytes in each.
+const PIECES: u64 = 100;
+const PIECE: u64 = 4 * KIB;
+
+/// A reader of its own fetches each piece by itself; what stands before the bucket sees that they lie side by side there.
+#[tokio::test]
+async fn a_file_in_pieces_of_two_objects_takes_few_requests_in_a_mount() {
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::default());
+    let made = FilesetVolume::format(&*engine, &Identity::root(), Format::new(1)).await;
+    made.unwrap();
+    let faults = Faults::new(1);
+    let bucket = Arc::new(Faulty::new(
+        Arc::new(MemoryStore::new()),
+        Arc::clone(&faults),
+    ));
+    let kept = MemoryCache::around(bucket, &MemoryBudget::new(128 * MIB), &Registry::new());
+    let place = Place::sharing(engine, kept).await;
+    let content = content(2 * PIECES * PIECE);
+    let inode = place.make(ROOT, "file", file(0o644)).await.unwrap();
+    let handle = place.open(inode, OpenOptions::READ_WRITE).await.unwrap();
+    for save in 0..2 {
+        for piece in (save..2 * PIECES).step_by(2) {
+            let start = (piece * PIECE) as usize;
+            let bytes = &content[start..start + PIECE as usize];
+            let written = place.write(handle, WritePlace::At(start as u64), bytes);
+            written.await.unwrap();
+        }
+        place.sync(handle).await.unwrap();
+    }
+    place.close(handle).await.unwrap();
+    assert_eq!(place.objects().await.len(), 2);
+    let handle = place.open(inode, OpenOptions::READ).await.unwrap();
+    assert!(place.read_all(handle, content.len()).await == content);
+    assert!(gets(&place) >= 2 * PIECES, "{}", gets(&place));
+    // Of each object 4 KiB, 8 KiB and so on.
+    let fetched = faults.calls(Operation::Get);
+    assert!(fetched <= 2 * 8, "{fetched}");
 }
 
 #[tokio::test]

@@ -45,6 +45,17 @@ pub struct Network {
     chance: Mutex<Rng>,
     /// Requests of a thousand that fail.
     failing: Mutex<u64>,
+    /// Those who want that none fails.
+    healers: Mutex<usize>,
+}
+
+/// See [`Network::healed`].
+pub struct Healed(Arc<Network>);
+
+impl Drop for Healed {
+    fn drop(&mut self) {
+        *self.0.healers.lock() -= 1;
+    }
 }
 
 impl Network {
@@ -54,7 +65,14 @@ impl Network {
             record,
             chance: Mutex::new(Rng::with_seed(seed)),
             failing: Mutex::default(),
+            healers: Mutex::default(),
         })
+    }
+
+    /// No request fails as long as somebody has what is returned.
+    pub fn healed(self: &Arc<Self>) -> Healed {
+        *self.healers.lock() += 1;
+        Healed(Arc::clone(self))
     }
 
     /// So many requests of a thousand fail from now on.
@@ -70,7 +88,7 @@ impl Network {
 
     fn fate(&self) -> Fate {
         let (mut chance, failing) = (self.chance.lock(), *self.failing.lock());
-        if chance.u64(0..1000) >= failing {
+        if chance.u64(0..1000) >= failing || *self.healers.lock() > 0 {
             return Fate::Served;
         }
         let kinds = [

@@ -240,6 +240,7 @@ impl World {
             place,
             disk: Arc::clone(&self.disk),
             record: Arc::clone(&self.record),
+            network,
             gate: RwLock::new(()),
             acknowledged: Arc::clone(&self.acknowledged),
         };
