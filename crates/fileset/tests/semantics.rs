@@ -19,7 +19,7 @@ use penstock_object_testing::Fault;
 use penstock_vfs::{
     Allocation, AttributeChanges, Attributes, Detail, Device, Exclusivity, FileKind, Identity,
     Inode, ListFrom, New, NewKind, OpenOptions, RemoveKind, RenameMode, Seek, SpecialFile,
-    TimeChange, WritePlace, XattrMode,
+    TimeChange, Volume, WritePlace, XattrMode,
 };
 
 use support::{Place, ROOT, directory, file, name, user};
