@@ -20,7 +20,8 @@ if [ ! -x "$XFSTESTS/check" ]; then
   exit 0
 fi
 [ "$(id -u)" = 0 ] || die "xfstests need root"
-[ -x /sbin/mount.fuse3 ] || die "mount.fuse3 is missing: $(how_to_install fuse3)"
+helper=/sbin/mount.fuse.penstock
+[ ! -e "$helper" ] || die "$helper is there already: this script puts its own in its place, so move it away first"
 for user in fsgqa fsgqa2 123456-fsgqa; do
   id "$user" >/dev/null 2>&1 || die "xfstests need the user $user: useradd --badname -m $user"
 done
@@ -31,19 +32,23 @@ if [ -z "$binary" ]; then
 fi
 
 work=$(mktemp -d)
+# Tests run as other users, too.
+chmod 755 "$work"
 clean_up() {
   umount --quiet "$work/scratch" "$work/test" || umount --quiet --lazy "$work/scratch" "$work/test" || true
-  rm -rf --one-file-system "$work"
+  rm -rf --one-file-system "$work" "$helper"
 }
 trap clean_up EXIT
 mkdir -p "$work"/{bin,test,scratch,filesets,results,store/test,store/scratch}
-ln -s "$binary" "$work/bin/penstock"
+# mount(8) looks for it here alone, and hands on neither PATH nor other variables.
+printf '#!/bin/sh\nPENSTOCK_FILESET_DIR=%s exec %s mount "$@"\n' "$work/filesets" "$(realpath "$binary")" >"$helper"
+chmod +x "$helper"
 # xfstests compare the type that df tells with the one that they were told, which has no second part.
 printf '#!/bin/sh\n%s "$@" | sed s/fuse.penstock/fuse/\n' "$(command -v df)" >"$work/bin/df"
 chmod +x "$work/bin/df"
-export PATH="$work/bin:$PATH" PENSTOCK_FILESET_DIR="$work/filesets"
+export PATH="$work/bin:$PATH"
 for name in test scratch; do
-  penstock fileset create "xfstests-$name" --store "file://$work/store/$name" >/dev/null
+  PENSTOCK_FILESET_DIR="$work/filesets" "$binary" fileset create "xfstests-$name" --store "file://$work/store/$name" >/dev/null
 done
 words="-oallow_other,suid=on,dev=on,atime_mode=relatime"
 cat >"$work/config" <<CONFIG
