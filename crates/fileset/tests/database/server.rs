@@ -197,13 +197,24 @@ impl Server {
         log.contains("database system is ready to accept connections")
     }
 
-    /// Kills the server, without a word to it.
+    /// Kills the server, without a word to it, and all processes of it: one that serves a connection goes on until it notices.
     pub fn kill(&self) {
         let file = self.directory.path().join("data/postmaster.pid");
         let text = fs::read_to_string(file).unwrap();
         let server = text.lines().next().unwrap();
-        let killed = Command::new("kill").args(["-9", server]).status().unwrap();
-        assert!(killed.success());
+        let signal = |what, process| {
+            let sent = Command::new("kill").args([what, process]).status();
+            sent.unwrap().success()
+        };
+        // It starts none anew meanwhile.
+        assert!(signal("-STOP", server));
+        let below = fs::read_to_string(format!("/proc/{server}/task/{server}/children"));
+        let below = below.unwrap();
+        for process in below.split_whitespace() {
+            // It may have ended by itself.
+            signal("-KILL", process);
+        }
+        assert!(signal("-KILL", server));
         let keeper = self.keeper.lock().unwrap().take();
         if let Some(mut keeper) = keeper {
             drop(keeper.stdin.take());
