@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use penstock_base::{FsError, FsResult};
 use penstock_vfs::{AttributeChanges, Attributes, Inode, TimeChange, permission};
 
-use super::{Asked, node, put_node, shown};
+use super::{Asked, FileChange, node, put_node, shown};
 use crate::{
     engine::{Transaction, mark},
     quotas, schema, trash,
@@ -30,9 +30,12 @@ pub(crate) fn drop_set_id(
     now: SystemTime,
 ) -> FsResult<()> {
     let mut file = node(transaction, inode)?;
-    file.permissions = permission::without_set_id(file.permissions);
-    file.lists.follow(file.permissions);
-    file.changed = now;
+    let change = FileChange {
+        changed: Some(now),
+        drops_set_id: true,
+        ..FileChange::default()
+    };
+    change.apply(&mut file);
     put_node(transaction, inode, &file);
     Ok(())
 }

@@ -138,7 +138,7 @@ fn count_bytes(
 }
 
 impl FileChange {
-    fn apply(&self, file: &mut Node) {
+    pub(super) fn apply(&self, file: &mut Node) {
         file.size = match self.size {
             None => file.size,
             Some(SizeChange::To(size)) => size,

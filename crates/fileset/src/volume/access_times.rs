@@ -50,9 +50,13 @@ impl FilesetVolume {
     /// Notes that somebody begins to read what has these attributes. That fails nothing: who may read gets the bytes of a file
     /// system that takes no changes.
     pub(super) async fn note_access(&self, mut file: Attributes) {
-        let (inode, now) = (file.inode, clock::wall_time());
+        let inode = file.inode;
+        if self.access_times == AccessTimes::Never || is_in_snapshot(inode) {
+            return;
+        }
         self.parts.files.show(&mut file);
-        if is_in_snapshot(inode) || !self.access_times.is_due(&file, now) {
+        let now = clock::wall_time();
+        if !self.access_times.is_due(&file, now) {
             return;
         }
         let set =

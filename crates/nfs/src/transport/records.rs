@@ -268,10 +268,15 @@ fn write_content(head: &[u8]) -> Result<Option<(Bytes, usize, usize)>, ReceiveEr
 pub async fn whole_record(bytes: &[u8], pool: &Arc<BufferPool>) -> Option<(Bytes, Option<Bytes>)> {
     let load = Load::new(pool.budget().total());
     let record = Records::new(bytes, Arc::clone(pool))
-        .next(&load, |_| Admitted::Yes(None))
+        .next(&load, anyone)
         .await
         .ok()?;
     Some((record.message, record.data.map(|(data, _)| data)))
+}
+
+/// Content of whatever file is received.
+fn anyone(_file: &[u8]) -> Admitted {
+    Admitted::Yes(None)
 }
 
 #[cfg(test)]
@@ -331,7 +336,7 @@ mod tests {
         let bytes = bytes.to_vec();
         tokio::spawn(async move { theirs.write_all(&bytes).await });
         Records::new(ours, pool())
-            .next(&Load::new(64 << 20), |_| Admitted::Yes(None))
+            .next(&Load::new(64 << 20), anyone)
             .await
     }
 
@@ -365,31 +370,20 @@ mod tests {
         bytes.extend(marked(b"abcd", 2));
         let mut records = Records::new(&bytes[..], pool());
         let load = Load::new(64 << 20);
-        assert!(
-            records
-                .next(&load, |_| Admitted::Yes(None))
-                .await
-                .unwrap()
-                .data
-                .is_none()
-        );
+        assert!(records.next(&load, anyone).await.unwrap().data.is_none());
         let (data, _) = records
-            .next(&load, |_| Admitted::Yes(None))
+            .next(&load, anyone)
             .await
             .unwrap()
             .data
             .expect("long");
         assert!(data == content(5000));
         assert_eq!(
-            &records
-                .next(&load, |_| Admitted::Yes(None))
-                .await
-                .unwrap()
-                .message[..],
+            &records.next(&load, anyone).await.unwrap().message[..],
             b"abcd"
         );
         assert!(matches!(
-            records.next(&load, |_| Admitted::Yes(None)).await,
+            records.next(&load, anyone).await,
             Err(ReceiveError::Closed)
         ));
     }
