@@ -42,13 +42,18 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Outcome {
 /// Shows how far something is, in the place of what was shown before; none takes that away. Says whether there
 /// is a terminal to show it on.
 pub(crate) fn draw(line: Option<&str>) -> bool {
+    let shows = is_drawn();
     let mut stderr = io::stderr().lock();
-    let shows = stderr.is_terminal();
     if shows {
         let line = line.unwrap_or_default();
         let _ = write!(stderr, "\r\x1b[K{line}").and_then(|()| stderr.flush());
     }
     shows
+}
+
+/// Whether there is a terminal to show it on.
+pub(crate) fn is_drawn() -> bool {
+    io::stderr().is_terminal()
 }
 
 fn unwritable(error: &io::Error) -> Failure {

@@ -271,22 +271,6 @@ fn a_bucket_in_a_directory_is_one_too() {
 }
 
 #[test]
-fn what_is_reached_by_a_mount_alone_is_refused_in_one_line() {
-    let (scratch, server) = (Scratch::new(), strict_server());
-    for (program, arguments) in [
-        ("partar", &["-c", "-f", "s3://bucket/a.tar", "a"][..]),
-        ("partar", &["-x", "-f", "s3://bucket/a.tar"]),
-        ("partar", &["-t", "-f", "oss://bucket/a.tar"]),
-    ] {
-        let mut command = scratch.called(program);
-        let refused = run(with_access(&mut command, &server).args(arguments));
-        assert_ne!(refused.code, Some(0), "{arguments:?}");
-        assert_eq!(refused.err.lines().count(), 1, "{refused:#?}");
-        assert!(refused.err.contains("mount"), "{refused:#?}");
-    }
-}
-
-#[test]
 fn what_a_link_in_a_directory_leads_to_stays() {
     let (scratch, server) = (Scratch::new(), strict_server());
     let bucket = scratch.folder("bucket");

@@ -6,7 +6,10 @@ use std::{
     fmt::Display,
     io,
     path::Path,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use penstock_base::Mutex;
@@ -52,6 +55,10 @@ pub struct Report {
     pub bytes: Counter,
     /// What was there already and the same, or left out as asked.
     pub unchanged: Counter,
+    /// Bytes of files that were.
+    unchanged_bytes: Counter,
+    /// How much there is to do in all, as [`work`](Self::work) counts, once that is known.
+    expected: OnceLock<u64>,
     /// What was removed from a target that mirrors its source.
     pub removed: Counter,
     /// Bytes of the input that were taken in so far, where it is one file.
@@ -157,6 +164,26 @@ impl Report {
     /// Whether a file changed while it was read.
     pub fn has_changed(&self) -> bool {
         self.has_changed.load(Ordering::Relaxed)
+    }
+
+    /// A file of `size` bytes is there already and stays.
+    pub(crate) fn stay(&self, size: u64) {
+        self.unchanged.add(1);
+        self.unchanged_bytes.add(size);
+    }
+
+    /// There are so many names, and so many bytes in them, in all.
+    pub(crate) fn expect(&self, entries: u64, bytes: u64) {
+        // It is counted once.
+        let _ = self.expected.set(entries + bytes / BYTES_PER_UNIT);
+    }
+
+    /// The part of the work that is left, from 1 to 0. None where it is not known, or where more was done than was counted.
+    pub fn left(&self) -> Option<f64> {
+        let expected = *self.expected.get()?;
+        let passed_over = self.failed.get() + self.unchanged_bytes.get() / BYTES_PER_UNIT;
+        let left = expected.checked_sub(self.work() + passed_over)?;
+        Some(left as f64 / expected.max(1) as f64)
     }
 
     /// How much was done, in units that compare intervals.

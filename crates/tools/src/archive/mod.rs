@@ -9,6 +9,7 @@ mod compression;
 mod create;
 mod extract;
 mod format;
+mod in_volume;
 mod list;
 mod names;
 mod place;
@@ -20,9 +21,10 @@ use crate::{Patterns, Report, Stop, Threads, direct::Place};
 
 pub use crate::local::FileId;
 pub use compression::Compression;
-pub use create::{CreateSettings, create};
+pub use create::{CreateSettings, create, survey};
 pub use extract::{ExtractSettings, extract};
 pub use format::{Damage, Format, Kind, Member, Reader};
+pub use in_volume::{NewArchive, StoredArchive};
 pub use list::list;
 pub use whole_file::{WholeFile, Writer, open_in_place};
 

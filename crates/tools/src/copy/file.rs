@@ -160,7 +160,7 @@ impl Copying<'_> {
         if let Some(existing) = existing
             && let Some(stays) = self.may_stay(branch, item, stat, existing)?
         {
-            self.report.unchanged.add(1);
+            self.report.stay(stat.st_size.cast_unsigned());
             if let Some(target) = &branch.data.target {
                 let found = (item.target_name(), existing);
                 branch.data.made.add_existing(target, found)?;

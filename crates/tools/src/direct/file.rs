@@ -66,7 +66,7 @@ impl Direct<'_> {
         };
         match stays {
             None => self.report.files.add(1),
-            Some(_) => self.report.unchanged.add(1),
+            Some(_) => self.report.stay(facts.attributes.size),
         }
         Ok(stays)
     }

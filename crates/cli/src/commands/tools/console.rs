@@ -5,7 +5,7 @@ use std::{
         Arc, OnceLock,
         mpsc::{self, RecvTimeoutError},
     },
-    thread,
+    thread::{self, ScopedJoinHandle},
     time::Duration,
 };
 
@@ -22,6 +22,9 @@ use crate::{
 
 /// How often the line on the terminal is drawn anew.
 const REDRAW: Duration = Duration::from_millis(200);
+
+/// Per cent of the work that say something of the rest.
+const TOLD_FROM: f64 = 1.0;
 
 /// How a tool ends when not everything could be done.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +51,20 @@ impl Default for Work {
     }
 }
 
+/// A count of what there is to do. Dropped, it ends.
+pub(in crate::commands) struct Counting<'scope> {
+    enough: &'scope Stop,
+    thread: Option<ScopedJoinHandle<'scope, ()>>,
+}
+
+impl Drop for Counting<'_> {
+    fn drop(&mut self) {
+        self.enough.set();
+        // What it panicked of was printed, and nothing depends on it.
+        let _ = self.thread.take().map(ScopedJoinHandle::join);
+    }
+}
+
 /// A tool that runs.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::commands) struct Work {
@@ -66,6 +83,16 @@ pub(in crate::commands) struct Work {
 impl Work {
     /// Runs `tool` until its end or Ctrl-C, and tells what came of it.
     pub(in crate::commands) fn run(self, tool: impl FnOnce(&Report, &Stop) -> Outcome) -> Outcome {
+        self.run_counted(|_, _| {}, |report, stop, _| tool(report, stop))
+    }
+
+    /// The same, while `count` finds out how much there is to do, where a terminal shows how long that takes. It is over with
+    /// all that it has when the [`Counting`] of the tool has ended.
+    pub(in crate::commands) fn run_counted(
+        self,
+        count: impl FnOnce(&Report, &Stop) + Send,
+        tool: impl FnOnce(&Report, &Stop, Counting<'_>) -> Outcome,
+    ) -> Outcome {
         limits::raised_descriptor_limit();
         let stop = Stop::default();
         watch_signals(&stop)?;
@@ -77,10 +104,18 @@ impl Work {
         };
         let begun = clock::now();
         let (end, ended) = mpsc::channel::<()>();
+        let enough = Stop::default();
         let outcome = thread::scope(|scope| {
-            let report = &report;
+            let (report, enough) = (&report, &enough);
             scope.spawn(move || self.draw(report, &ended));
-            let outcome = tool(report, &stop);
+            let thread = match output::is_drawn() {
+                true => Some(scope.spawn(move || count(report, enough))),
+                false => {
+                    drop(count);
+                    None
+                }
+            };
+            let outcome = tool(report, &stop, Counting { enough, thread });
             drop(end);
             outcome
         });
@@ -156,6 +191,13 @@ impl Work {
                 ", {} % of the archive, {left:.0} s left",
                 input * 100 / total
             );
+        }
+        if let Some(left) = report.left() {
+            let done = (1.0 - left) * 100.0;
+            line += &format!(", {done:.0} %");
+            if done >= TOLD_FROM {
+                line += &format!(", about {:.0} s left", seconds * left / (1.0 - left));
+            }
         }
         line
     }

@@ -10,7 +10,7 @@ use std::{
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use penstock_tools::{
-    Report, Stop,
+    Patterns, Report, Stop, Survey,
     remove::{self, Settings, objects::ObjectPath},
 };
 
@@ -108,16 +108,30 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         json: matches.get_flag("json"),
         ..Work::default()
     };
-    work.run(|report, stop| {
-        remove::remove(&paths, &settings, report, stop);
-        if let Some(remote) = &in_buckets {
-            remote.remove(matches, report, stop);
-        }
-        if let Some(opened) = in_filesets {
-            filesets::remove(opened, &settings, report, stop);
-        }
-        Ok(())
-    })
+    // What is not counted would be done without being expected.
+    let is_counted = settings.recursive && in_buckets.is_none() && in_filesets.is_none();
+    let survey = Survey {
+        exclude: &Patterns::default(),
+        one_file_system: !settings.mounts,
+        with_sizes: false,
+    };
+    work.run_counted(
+        |report, enough| {
+            if is_counted {
+                survey.count_local(&paths, report, enough);
+            }
+        },
+        |report, stop, _| {
+            remove::remove(&paths, &settings, report, stop);
+            if let Some(remote) = &in_buckets {
+                remote.remove(matches, report, stop);
+            }
+            if let Some(opened) = in_filesets {
+                filesets::remove(opened, &settings, report, stop);
+            }
+            Ok(())
+        },
+    )
 }
 
 /// Paths in buckets.

@@ -12,24 +12,23 @@ use penstock_base::ByteSize;
 use penstock_tools::{
     Report, Stop,
     archive::{
-        self, Compression, CreateSettings, ExtractSettings, FileId, Format, Selection, Sources,
-        WholeFile,
+        self, Compression, CreateSettings, ExtractSettings, FileId, Format, NewArchive, Selection,
+        Sources, StoredArchive, WholeFile,
     },
-    direct::Place,
+    direct::{Place, VolumePlace},
     flush,
 };
 
 use super::{
     Work, check_local,
-    cp::{store_arguments, umask},
-    direct::{Opening, is_url},
+    cp::{store_arguments, store_options, umask},
+    direct::{Opening, is_url, refuse_idle_manifest},
     exclude_arguments, json_argument, lettered, patterns, threads, threads_argument,
 };
 use crate::{
-    command_line::{self, flag},
+    command_line::flag,
     environment::Environment,
     failure::{Exit, Failure, Outcome},
-    options::Scope,
 };
 
 use super::{console::Ending, pipes::Patient};
@@ -48,6 +47,7 @@ Examples:
   partar -tv -f data.tar
   partar -x -f data.tar.zst s3://bucket/data # into a bucket, without a mount
   partar -c -f data.tar.zst -a s3://bucket/data # out of one
+  partar -x -f s3://bucket/data.tar.zst -C /srv # an archive that lies in a bucket
   partar -c -f - data | ssh host partar -x -C /srv
 
 Exit status: 0 success, 1 files changed while they were read, 2 failures, 130 interrupted.";
@@ -60,7 +60,8 @@ pub(crate) fn command() -> Command {
              written behind it. Reads ustar, PAX and GNU with long names and holes, compressed with gzip, zstd or \
              xz, and writes PAX unless told otherwise. Members whose names or links lead out of the tree are refused. Where members go, and \
              what is archived, may be in a bucket or a fileset, which needs no mount: s3://BUCKET[/PATH], oss://BUCKET[/PATH], \
-             file:///DIRECTORY or fileset://NAME[/PATH], after -C or as a PATH of -x or -c; without another PATH -c takes all below it.",
+             file:///DIRECTORY or fileset://NAME[/PATH], after -C or as a PATH of -x or -c; without another PATH -c takes all below it. \
+             So may ARCHIVE.",
         )
         .arg(
             Arg::new("path")
@@ -206,38 +207,68 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let file = matches
         .get_one::<PathBuf>("file")
         .filter(|path| *path != Path::new("-"));
-    if !matches.get_flag("list")
-        && let Some(url) = url(matches)?
-    {
-        if let Some(file) = file {
-            check_local(file)?;
-        }
-        return match matches.get_flag("create") {
-            true => create_of(&url, file, matches, environment),
-            false => extract_into(&url, file, matches, environment),
-        };
+    let is_create = matches.get_flag("create");
+    let base = match matches.get_flag("list") {
+        true => None,
+        false => url(matches)?,
+    };
+    let sources: Vec<_> = base.iter().filter(|_| is_create).cloned().collect();
+    refuse_idle_manifest(&store_options(matches), &sources)?;
+    if base.is_none() && !file.is_some_and(|file| is_url(file)) {
+        return run_here(matches, file);
     }
-    for name in ["path", "file", "directory"] {
+    let opening = opening(matches, environment);
+    match is_create {
+        true => create_with(&opening, base.as_deref(), file, matches),
+        false => take_with(&opening, base, file, matches),
+    }
+}
+
+/// Works with files of this machine alone.
+fn run_here(matches: &ArgMatches, file: Option<&PathBuf>) -> Outcome {
+    for name in ["path", "directory"] {
         let mut given = matches.get_many::<PathBuf>(name).unwrap_or_default();
         given.try_for_each(|path| check_local(path))?;
     }
-    let is_list = matches.get_flag("list");
     let work = work(matches, file);
+    let archive = Archive::here(file);
     if matches.get_flag("create") {
         let settings = create_settings(matches, file)?;
         let sources = sources(matches)?;
-        return work.run(|report, stop| create(file, sources, &settings, report, stop));
+        let counted = sources.clone();
+        return work.run_counted(
+            |report, enough| archive::survey(&counted, &settings, report, enough),
+            |report, stop, _| create(&archive, sources, &settings, report, stop),
+        );
     }
     let settings = extract_settings(matches)?;
+    let base = Place::Local(base(matches));
+    let is_list = matches.get_flag("list");
     work.run(|report, stop| {
-        let input = open(file, report, stop)?;
-        let base = base(matches);
-        match is_list {
-            true => archive::list(input, &settings.selection, report, stop),
-            false => archive::extract(input, &Place::Local(base), &settings, report, stop),
-        }
-        Ok(())
+        take(
+            &archive,
+            (!is_list).then_some(&base),
+            &settings,
+            report,
+            stop,
+        )
     })
+}
+
+/// Extracts an archive to `base`, or lists it.
+fn take(
+    archive: &Archive,
+    base: Option<&Place>,
+    settings: &ExtractSettings,
+    report: &Report,
+    stop: &Stop,
+) -> Outcome {
+    let input = open(archive, report, stop)?;
+    match base {
+        None => archive::list(input, &settings.selection, report, stop),
+        Some(base) => archive::extract(input, base, settings, report, stop),
+    }
+    Ok(())
 }
 
 fn work(matches: &ArgMatches, file: Option<&PathBuf>) -> Work {
@@ -276,54 +307,114 @@ fn url(matches: &ArgMatches) -> Outcome<Option<PathBuf>> {
     }
 }
 
-/// Extracts into a bucket or a fileset.
-fn extract_into(
-    url: &Path,
+/// Where an archive is.
+enum Archive {
+    /// Standard input or output.
+    Standard,
+    Local(PathBuf),
+    Stored(VolumePlace),
+}
+
+impl Archive {
+    fn here(file: Option<&PathBuf>) -> Self {
+        file.map_or(Self::Standard, |path| Self::Local(path.clone()))
+    }
+
+    /// What was opened as `place`, if that is in a volume.
+    fn of(file: Option<&PathBuf>, place: Option<&Place>) -> Self {
+        match place {
+            Some(Place::Volume(place)) => Self::Stored(place.clone()),
+            _ => Self::here(file),
+        }
+    }
+
+    fn name(&self) -> &OsStr {
+        match self {
+            Self::Standard => OsStr::new("standard input or output"),
+            Self::Local(path) => path.as_os_str(),
+            Self::Stored(place) => OsStr::new(&place.shown),
+        }
+    }
+}
+
+/// Extracts or lists where the archive, or where it is extracted to, is in a bucket or a fileset.
+fn take_with(
+    opening: &Opening<'_>,
+    url: Option<PathBuf>,
     file: Option<&PathBuf>,
     matches: &ArgMatches,
-    environment: &Environment,
 ) -> Outcome {
     let settings = extract_settings(matches)?;
-    let opened = opening(matches, environment).open(&[], url)?;
+    let is_list = matches.get_flag("list");
+    let stored: Vec<_> = file
+        .into_iter()
+        .filter(|file| is_url(file))
+        .cloned()
+        .collect();
+    let opened = match stored.first().filter(|_| is_list) {
+        Some(file) => opening.open_source(file, None)?,
+        None => opening.open(&stored, &url.unwrap_or_else(|| base(matches)))?,
+    };
     work(matches, file).run(|report, stop| {
-        let input = open(file, report, stop);
-        let extracted = input.map(|input| {
-            archive::extract(input, &opened.target, &settings, report, stop);
-        });
+        let archive = Archive::of(file, opened.sources.first());
+        let base = (!is_list).then_some(&opened.target);
+        let taken = take(&archive, base, &settings, report, stop);
+        drop(archive);
         opened.shut_down(report);
-        extracted
+        taken
     })
 }
 
-/// Makes an archive of what is in a bucket or a fileset.
-fn create_of(
-    url: &Path,
+/// Makes an archive where it, or what goes in, is in a bucket or a fileset.
+fn create_with(
+    opening: &Opening<'_>,
+    url: Option<&Path>,
     file: Option<&PathBuf>,
     matches: &ArgMatches,
-    environment: &Environment,
 ) -> Outcome {
-    let settings = create_settings(matches, file)?;
-    let mut opened = opening(matches, environment).open_source(url, file.map(PathBuf::as_path))?;
-    let paths = matches.get_many::<PathBuf>("path").unwrap_or_default();
-    let mut paths: Vec<PathBuf> = paths.filter(|path| !is_url(path)).cloned().collect();
-    if paths.is_empty() {
-        paths.push(PathBuf::from("."));
-    }
-    let sources = Sources {
-        base: opened.sources.remove(0),
-        paths,
-        except: Vec::new(),
+    let settings = &create_settings(matches, file)?;
+    let stored = file.filter(|file| is_url(file));
+    let mut opened = match (url, stored) {
+        (Some(url), None) => opening.open_source(url, file.map(PathBuf::as_path))?,
+        (url, stored) => {
+            let from: Vec<_> = url.into_iter().map(Path::to_path_buf).collect();
+            opening.open(&from, stored.map_or(Path::new("."), PathBuf::as_path))?
+        }
     };
-    work(matches, file).run(|report, stop| {
-        let created = create(file, sources, &settings, report, stop);
-        opened.shut_down(report);
-        created
-    })
+    let sources = match url {
+        None => sources(matches)?,
+        Some(_) => Sources {
+            base: opened.sources.remove(0),
+            paths: paths_below(matches),
+            except: Vec::new(),
+        },
+    };
+    let counted = sources.clone();
+    work(matches, file).run_counted(
+        move |report, enough| archive::survey(&counted, settings, report, enough),
+        |report, stop, counting| {
+            let archive = Archive::of(file, stored.map(|_| &opened.target));
+            let created = create(&archive, sources, settings, report, stop);
+            drop((archive, counting));
+            opened.shut_down(report);
+            created
+        },
+    )
+}
+
+/// What of a URL goes in: all of it, unless paths are named.
+fn paths_below(matches: &ArgMatches) -> Vec<PathBuf> {
+    let given = matches.get_many::<PathBuf>("path").unwrap_or_default();
+    let paths: Vec<PathBuf> = given.filter(|path| !is_url(path)).cloned().collect();
+    match paths.is_empty() {
+        true => vec![PathBuf::from(".")],
+        false => paths,
+    }
 }
 
 fn opening<'a>(matches: &ArgMatches, environment: &'a Environment) -> Opening<'a> {
     Opening {
-        given: command_line::given_by_name(matches, Scope::Fileset),
+        given: store_options(matches),
         environment,
         keeps_metadata: true,
         is_exact: true,
@@ -412,29 +503,47 @@ fn extract_settings(matches: &ArgMatches) -> Outcome<ExtractSettings> {
 }
 
 fn create(
-    file: Option<&PathBuf>,
+    archive: &Archive,
     sources: Sources,
     settings: &CreateSettings,
     report: &Report,
     stop: &Stop,
 ) -> Outcome {
-    if file.is_none() && io::stdout().is_terminal() {
+    if matches!(archive, Archive::Standard) && io::stdout().is_terminal() {
         return Err(Failure::usage(
             "an archive is not for a terminal",
             "say where with -f",
         ));
     }
-    let name = file.map_or(OsStr::new("standard output"), |path| path.as_os_str());
-    create_in(file, sources, settings, report, stop).map_err(|error| unwritable(name, &error))
+    let created = match archive {
+        Archive::Stored(place) => create_stored(place, &sources, settings, (report, stop)),
+        Archive::Standard => create_here(None, sources, settings, (report, stop)),
+        Archive::Local(path) => create_here(Some(path), sources, settings, (report, stop)),
+    };
+    created.map_err(|error| unwritable(archive.name(), &error))
+}
+
+/// Makes an archive in a bucket or a fileset.
+fn create_stored(
+    place: &VolumePlace,
+    sources: &Sources,
+    settings: &CreateSettings,
+    (report, stop): (&Report, &Stop),
+) -> io::Result<()> {
+    let mut output = NewArchive::create(place, umask())?;
+    archive::create(sources, settings, Box::new(&mut output), report, stop)?;
+    match stop.is_set() {
+        true => Ok(()),
+        false => output.publish(),
+    }
 }
 
 /// Makes an archive in a file, or in what has its name and is none.
-fn create_in(
+fn create_here(
     file: Option<&PathBuf>,
     mut sources: Sources,
     settings: &CreateSettings,
-    report: &Report,
-    stop: &Stop,
+    (report, stop): (&Report, &Stop),
 ) -> io::Result<()> {
     let in_place = match file {
         None => Some(io::stdout().as_fd().try_clone_to_owned()?.into()),
@@ -483,21 +592,34 @@ fn unwritable(path: &OsStr, error: &io::Error) -> Failure {
     }
 }
 
-fn open(file: Option<&PathBuf>, report: &Report, stop: &Stop) -> Outcome<Box<dyn Read + Send>> {
-    let opened = match file {
-        None => Patient::stdin(stop).map(|input| (0, input)),
-        Some(path) => Patient::open(path, stop).and_then(|file| Ok((file.size()?, file))),
-    };
-    let (size, input) = opened.map_err(|error| {
-        let name = file.map_or(Path::new("standard input"), PathBuf::as_path);
+fn open(archive: &Archive, report: &Report, stop: &Stop) -> Outcome<Box<dyn Read + Send>> {
+    let (size, input) = open_sized(archive, stop).map_err(|error| {
         Failure::new(
-            format!("cannot open the archive `{}`: {error}", name.display()),
+            format!(
+                "cannot open the archive `{}`: {error}",
+                archive.name().display()
+            ),
             "check the name after -f",
         )
         .with_exit(Exit::Fatal)
     })?;
     report.input_total.set(size);
-    Ok(Box::new(input))
+    Ok(input)
+}
+
+/// The archive, and how many bytes it has where that is known.
+fn open_sized(archive: &Archive, stop: &Stop) -> io::Result<(u64, Box<dyn Read + Send>)> {
+    Ok(match archive {
+        Archive::Standard => (0, Box::new(Patient::stdin(stop)?)),
+        Archive::Local(path) => {
+            let file = Patient::open(path, stop)?;
+            (file.size()?, Box::new(file))
+        }
+        Archive::Stored(place) => {
+            let stored = StoredArchive::open(place, stop)?;
+            (stored.size(), Box::new(stored))
+        }
+    })
 }
 
 #[cfg(test)]

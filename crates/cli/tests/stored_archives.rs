@@ -1,0 +1,334 @@
+//! Archives that lie in buckets and filesets, manifests as what parcp and partar read, and how long they say to take.
+
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use penstock_devserver::{Fault, FaultRule, Operation, Server};
+use support::{BUCKET, Ended, Scratch, run, strict_server, succeed, with_access};
+
+fn penstock(scratch: &Scratch, server: &Server, arguments: &[&str]) -> Command {
+    let mut command = scratch.penstock();
+    with_access(&mut command, server)
+        .env("PENSTOCK_FILESET_DIR", scratch.path("filesets"))
+        .args(arguments);
+    command
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Some small files and a large one.
+fn make_tree(scratch: &Scratch) -> PathBuf {
+    let tree = scratch.folder("tree");
+    fs::create_dir(tree.join("d")).unwrap();
+    for number in 0..40 {
+        fs::write(tree.join(format!("d/f{number}")), format!("file {number}")).unwrap();
+    }
+    fs::write(tree.join("large"), vec![7; 12 << 20]).unwrap();
+    tree
+}
+
+/// The content of each file in a tree.
+fn contents(tree: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut contents = BTreeMap::new();
+    let mut waiting = vec![tree.to_owned()];
+    while let Some(path) = waiting.pop() {
+        if path.is_dir() {
+            let entries = fs::read_dir(&path).unwrap();
+            waiting.extend(entries.map(|entry| entry.unwrap().path()));
+        } else {
+            let name = path.strip_prefix(tree).unwrap().display().to_string();
+            contents.insert(name, fs::read(&path).unwrap());
+        }
+    }
+    contents
+}
+
+fn assert_same(one: &Path, other: &Path) {
+    let (one, other) = (contents(one), contents(other));
+    assert!(one.keys().eq(other.keys()), "{:?}", other.keys());
+    assert!(one == other, "contents differ");
+}
+
+#[test]
+fn an_archive_is_made_listed_and_extracted_where_it_lies_in_a_bucket_or_a_fileset() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let store = format!("s3://{BUCKET}/fileset");
+    let create = ["fileset", "create", "home", "--store", &store];
+    succeed(&mut penstock(&scratch, &server, &create));
+    let tree = make_tree(&scratch);
+    let bucket = format!("s3://{BUCKET}/archives/a.tar.zst");
+    for (number, url) in [bucket.as_str(), "fileset://home/a.tar"]
+        .into_iter()
+        .enumerate()
+    {
+        let tar = |arguments: &[&str]| {
+            let arguments = [&["tar", "-f", url], arguments].concat();
+            succeed(&mut penstock(&scratch, &server, &arguments))
+        };
+        tar(&["-c", "-a", "-C", text(&tree), "."]);
+        let listed = tar(&["-t"]);
+        assert_eq!(listed.lines().count(), 43, "{listed}");
+        let back = scratch.folder(&format!("back-{number}"));
+        tar(&["-x", "-C", text(&back)]);
+        assert_same(&tree, &back);
+        // Another one takes its place.
+        tar(&["-c", "-a", "-C", text(&tree), "d/f1"]);
+        assert_eq!(tar(&["-t"]), "d/f1\n");
+    }
+}
+
+#[test]
+fn an_archive_goes_from_one_volume_to_another_without_this_machines_disk() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let tree = make_tree(&scratch);
+    let [data, archive, out] =
+        ["data", "archives/a.tar.gz", "out"].map(|path| format!("s3://{BUCKET}/{path}"));
+    succeed(&mut penstock(
+        &scratch,
+        &server,
+        &["cp", "-r", text(&tree), &data],
+    ));
+    succeed(&mut penstock(
+        &scratch,
+        &server,
+        &["tar", "-c", "-z", "-f", &archive, &data],
+    ));
+    succeed(&mut penstock(
+        &scratch,
+        &server,
+        &["tar", "-x", "-f", &archive, &out],
+    ));
+    let back = scratch.path("back");
+    succeed(&mut penstock(
+        &scratch,
+        &server,
+        &["cp", "-r", &out, text(&back)],
+    ));
+    assert_same(&tree, &back);
+    let refused = run(&mut penstock(
+        &scratch,
+        &server,
+        &["tar", "-c", "-f", &format!("{data}/a.tar"), &data],
+    ));
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("in its own source"), "{refused:?}");
+}
+
+#[test]
+fn an_archive_that_cannot_be_stored_leaves_what_was_there() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let tree = make_tree(&scratch);
+    server.data().put(BUCKET, "a.tar", b"old").expect("room");
+    let refused = Fault::Status {
+        status: 403,
+        code: "AccessDenied".to_owned(),
+    };
+    let writing = [
+        Operation::PutObject,
+        Operation::UploadPart,
+        Operation::CreateUpload,
+    ];
+    server.faults().add(FaultRule::new(refused).on(&writing));
+    let url = format!("s3://{BUCKET}/a.tar");
+    let ended = run(&mut penstock(
+        &scratch,
+        &server,
+        &["tar", "-c", "-f", &url, "-C", text(&tree), "."],
+    ));
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.err.contains("cannot write the archive"), "{ended:?}");
+    let stored = server.data().get(BUCKET, "a.tar").expect("it is there");
+    assert_eq!(stored, b"old");
+}
+
+#[test]
+fn an_archive_that_is_not_there_or_a_directory_is_refused_in_one_line() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    server.data().put(BUCKET, "d/f", b"text").expect("room");
+    let back = scratch.folder("back");
+    for (key, why) in [
+        ("none.tar", "No such file"),
+        ("d", "directory"),
+        ("d/", "directory"),
+    ] {
+        let url = format!("s3://{BUCKET}/{key}");
+        for what in ["-x", "-c"] {
+            if what == "-c" && key == "none.tar" {
+                continue;
+            }
+            let arguments = ["tar", what, "-f", &url, "-C", text(&back), "."];
+            let ended = run(&mut penstock(&scratch, &server, &arguments));
+            assert_eq!(ended.code, Some(2), "{what} {key}: {ended:?}");
+            assert!(ended.err.contains(why), "{what} {key}: {ended:?}");
+            assert_eq!(ended.err.lines().count(), 1, "{what} {key}: {ended:?}");
+        }
+    }
+}
+
+/// A bucket of which a manifest names some.
+fn listed_bucket(server: &Server) {
+    for key in ["d/a", "d/b", "d/e/c", "other"] {
+        server
+            .data()
+            .put(BUCKET, key, key.as_bytes())
+            .expect("room");
+    }
+    let rows = b"key,size\nd/a,3\nd/e/c,5\nother,5\n";
+    server.data().put(BUCKET, "list.csv", rows).expect("room");
+}
+
+fn requests(server: &Server, kind: &str) -> u64 {
+    let counters = server.counters();
+    let operations = counters.requests.values().flat_map(|by| by.iter());
+    operations
+        .filter(|(operation, _)| format!("{operation:?}").contains(kind))
+        .map(|(_, count)| count)
+        .sum()
+}
+
+#[test]
+fn what_a_manifest_names_of_a_bucket_is_copied_without_a_listing() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    listed_bucket(&server);
+    let list = scratch.file("list.csv", "key,size\nd/a,3\nd/e/c,5\nother,5\n");
+    let (source, index) = (format!("s3://{BUCKET}/d"), scratch.path("index"));
+    let stored = format!("s3://{BUCKET}/list.csv");
+    for (number, manifest) in [text(&list), &stored].into_iter().enumerate() {
+        let back = scratch.path(&format!("back-{number}"));
+        server.reset_counters();
+        let options = ["--manifest", manifest, "--index-dir", text(&index)];
+        let arguments = [&["cp", "-r"], &options[..], &[&source, text(&back)]].concat();
+        succeed(&mut penstock(&scratch, &server, &arguments));
+        let copied: Vec<_> = contents(&back).into_iter().collect();
+        let expected = [("a", "d/a"), ("e/c", "d/e/c")];
+        let expected = expected.map(|(name, key)| (name.to_owned(), key.as_bytes().to_vec()));
+        assert_eq!(copied, expected);
+        assert_eq!(requests(&server, "List"), 0, "{:?}", server.counters());
+    }
+    let archive = scratch.path("a.tar");
+    let options = ["--manifest", text(&list), "--index-dir", text(&index)];
+    let make = [
+        &["tar", "-c", "-f", text(&archive)],
+        &options[..],
+        &[&source],
+    ]
+    .concat();
+    succeed(&mut penstock(&scratch, &server, &make));
+    let listed = succeed(&mut penstock(
+        &scratch,
+        &server,
+        &["tar", "-t", "-f", text(&archive)],
+    ));
+    assert_eq!(listed, "./\n./a\n./e/\n./e/c\n");
+}
+
+#[test]
+fn a_manifest_beside_no_bucket_is_refused() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    listed_bucket(&server);
+    let list = scratch.file("list.csv", "key,size\nd/a,3\n");
+    let file = scratch.file("f", "text");
+    let into = format!("s3://{BUCKET}/into");
+    for arguments in [
+        &["cp", "--manifest", text(&list), text(&file), &into][..],
+        &["cp", "--manifest", text(&list), text(&file), "g"],
+        &[
+            "tar",
+            "-x",
+            "--manifest",
+            text(&list),
+            "-f",
+            text(&file),
+            &into,
+        ],
+    ] {
+        let ended: Ended = run(&mut penstock(&scratch, &server, arguments));
+        assert_eq!(ended.code, Some(2), "{arguments:?}: {ended:?}");
+        assert!(ended.err.contains("no source is in one"), "{ended:?}");
+    }
+}
+
+/// What a command shows on a terminal. None where script(1) is missing.
+fn on_terminal(scratch: &Scratch, command: &Command) -> Option<String> {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words
+        .map(|word| format!("'{}'", word.to_str().unwrap()))
+        .collect();
+    let mut script = Command::new("script");
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            script.env(name, value);
+        }
+    }
+    script.current_dir(command.get_current_dir().unwrap_or(&scratch.path("")));
+    script.args(["-q", "-e", "-c", &words.join(" "), "/dev/null"]);
+    let shown = script.stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.status.success(), "{text}");
+    Some(text)
+}
+
+#[test]
+fn a_terminal_shows_how_long_copies_removals_and_archives_still_take() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let tree = make_tree(&scratch);
+    let (url, out) = (format!("s3://{BUCKET}/x"), scratch.path("a.tar"));
+    server.faults().set_latency(Duration::from_millis(50));
+    for arguments in [
+        &["cp", "-P", "1", "-r", text(&tree), &url][..],
+        &["cp", "-P", "1", "-r", &url, text(&scratch.path("back"))],
+        &["tar", "-c", "-P", "1", "-f", text(&out), &url],
+    ] {
+        let command = penstock(&scratch, &server, arguments);
+        let Some(shown) = on_terminal(&scratch, &command) else {
+            return penstock_skips::skipped("script(1) is not here");
+        };
+        // An archive reads attributes of each name, which would be asked for twice.
+        let is_counted = arguments[0] == "cp";
+        assert_eq!(
+            shown.contains(" s left"),
+            is_counted,
+            "{arguments:?}: {shown}"
+        );
+    }
+}
+
+#[test]
+fn an_archive_keeps_the_mode_of_what_it_replaces_in_a_fileset() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let store = format!("s3://{BUCKET}/fileset");
+    let create = ["fileset", "create", "home", "--store", &store];
+    succeed(&mut penstock(&scratch, &server, &create));
+    let old = scratch.file("old", "old");
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o640)).unwrap();
+    let url = "fileset://home/a.tar";
+    succeed(&mut penstock(
+        &scratch,
+        &server,
+        &["cp", "-p", text(&old), url],
+    ));
+    let folder = scratch.path("");
+    let make = ["tar", "-c", "-f", url, "-C", text(&folder), "old"];
+    succeed(&mut penstock(&scratch, &server, &make));
+    let back = scratch.path("back.tar");
+    succeed(&mut penstock(
+        &scratch,
+        &server,
+        &["cp", "-p", url, text(&back)],
+    ));
+    let mode = fs::metadata(&back).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+    assert!(fs::read(&back).unwrap().len() > 1024);
+}

@@ -1,0 +1,243 @@
+//! How much there is to do in all, counted beside the work: without that nobody can say how long the rest takes.
+//!
+//! One thread lists what the work lists too, and ends with it. What it cannot read is left out, as the work tells of it. The
+//! count is known only when it is whole ([`Report::left`]); a tree that is finished earlier than it is counted has none.
+
+use std::{collections::VecDeque, io, path::PathBuf};
+
+use penstock_vfs::FileKind;
+
+use crate::{
+    Patterns, Report, Stop,
+    direct::{Place, VolumePlace, source_at},
+    tree::{Found, Listing, Source},
+};
+
+/// Levels of directories that are kept open; what is deeper is not counted.
+const LEVELS_MAX: usize = 256;
+
+/// What is counted.
+#[derive(Debug)]
+pub struct Survey<'a> {
+    /// What is left out.
+    pub exclude: &'a Patterns,
+    /// What is mounted below a place is left out.
+    pub one_file_system: bool,
+    /// Bytes count as well as names.
+    pub with_sizes: bool,
+}
+
+/// A directory on the way.
+struct Level {
+    listing: Box<dyn Listing>,
+    page: VecDeque<Found>,
+    path: Vec<u8>,
+}
+
+/// What was counted so far.
+#[derive(Debug, Default)]
+struct Counted {
+    entries: u64,
+    bytes: u64,
+}
+
+impl Survey<'_> {
+    /// Counts what is at `places` and below, and tells `report`. Ends early, and tells nothing, once `stop` is set. Places
+    /// where a look at each name is a request of its own are not counted, nor is anything beside them.
+    pub fn count(&self, places: &[Place], report: &Report, stop: &Stop) {
+        let tops = places.iter().map(|place| (place.clone(), Vec::new()));
+        self.count_below(&tops.collect::<Vec<_>>(), report, stop);
+    }
+
+    /// The same, of places with the paths that patterns know them by.
+    pub(crate) fn count_below(&self, tops: &[(Place, Vec<u8>)], report: &Report, stop: &Stop) {
+        if !tops.iter().all(|(place, _)| is_cheap(place)) {
+            return;
+        }
+        let mut counted = Counted::default();
+        for (place, path) in tops {
+            let top = source_at(place, true);
+            let added = top.and_then(|top| self.add((top, path), &mut counted, stop));
+            if added.is_err() || stop.is_set() {
+                return;
+            }
+        }
+        report.expect(counted.entries, counted.bytes);
+    }
+
+    /// The same of paths of this machine.
+    pub fn count_local<'a>(
+        &self,
+        paths: impl IntoIterator<Item = &'a PathBuf>,
+        report: &Report,
+        stop: &Stop,
+    ) {
+        let places: Vec<_> = paths.into_iter().cloned().map(Place::Local).collect();
+        self.count(&places, report, stop);
+    }
+
+    fn add(
+        &self,
+        (top, path): (Box<dyn Source>, &[u8]),
+        counted: &mut Counted,
+        stop: &Stop,
+    ) -> io::Result<()> {
+        let facts = top.facts()?;
+        counted.add(&*top, self.with_sizes);
+        if facts.attributes.kind != FileKind::Directory {
+            return Ok(());
+        }
+        let mut levels = vec![Level::enter(&*top, path.to_vec())?];
+        while let Some(level) = levels.last_mut() {
+            if stop.is_set() {
+                break;
+            }
+            let Some(found) = level.next() else {
+                levels.pop();
+                continue;
+            };
+            let path = level.path_of(&found);
+            if !self.exclude.is_empty() && self.exclude.leave_out(&path, found.is_directory) {
+                continue;
+            }
+            counted.add(&*found.file, self.with_sizes);
+            let is_entered = found.is_directory
+                && levels.len() < LEVELS_MAX
+                && !(self.one_file_system && is_elsewhere(&*found.file, facts.device));
+            if is_entered && let Ok(level) = Level::enter(&*found.file, path) {
+                levels.push(level);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Level {
+    fn enter(directory: &dyn Source, path: Vec<u8>) -> io::Result<Self> {
+        Ok(Self {
+            listing: directory.listing()?,
+            page: VecDeque::new(),
+            path,
+        })
+    }
+
+    fn next(&mut self) -> Option<Found> {
+        if self.page.is_empty() {
+            self.page = self.listing.next_page().unwrap_or_default().into();
+        }
+        self.page.pop_front()
+    }
+
+    fn path_of(&self, found: &Found) -> Vec<u8> {
+        let name = found.name.as_bytes();
+        match self.path.is_empty() {
+            true => name.to_vec(),
+            false => [&self.path, &b"/"[..], name].concat(),
+        }
+    }
+}
+
+impl Counted {
+    fn add(&mut self, file: &dyn Source, with_sizes: bool) {
+        self.entries += 1;
+        if !with_sizes {
+            return;
+        }
+        let attributes = file.facts().map(|facts| facts.attributes);
+        let regular = attributes
+            .ok()
+            .filter(|found| found.kind == FileKind::Regular);
+        self.bytes += regular.map_or(0, |found| found.size);
+    }
+}
+
+/// Whether a look at a name asks the store for no more than listing it does.
+fn is_cheap(place: &Place) -> bool {
+    match place {
+        Place::Local(_) => true,
+        Place::Volume(VolumePlace {
+            tree,
+            keeps_metadata,
+            ..
+        }) => tree.features().random_writes || !keeps_metadata,
+    }
+}
+
+fn is_elsewhere(directory: &dyn Source, device: u64) -> bool {
+    directory.facts().is_ok_and(|facts| facts.device != device)
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn left_of(done: u64, exclude: &Patterns, with_sizes: bool) -> Option<f64> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let inner = folder.path().join("a/b");
+        fs::create_dir_all(&inner).expect("made");
+        for number in 0..7 {
+            fs::write(inner.join(number.to_string()), [0; 1000]).expect("written");
+        }
+        let report = Report::default();
+        report.files.add(done);
+        let survey = Survey {
+            exclude,
+            one_file_system: true,
+            with_sizes,
+        };
+        survey.count_local([&folder.path().to_owned()], &report, &Stop::default());
+        report.left()
+    }
+
+    #[test]
+    fn what_is_left_is_the_part_of_all_names_that_was_not_dealt_with() {
+        let nothing = Patterns::default();
+        assert_eq!(left_of(0, &nothing, false), Some(1.0));
+        assert_eq!(left_of(5, &nothing, false), Some(0.5));
+        assert_eq!(left_of(10, &nothing, false), Some(0.0));
+        assert_eq!(left_of(11, &nothing, false), None, "the count was wrong");
+    }
+
+    #[test]
+    fn what_patterns_leave_out_is_not_waited_for() {
+        let mut exclude = Patterns::default();
+        exclude.add(b"/a/b").expect("added");
+        assert_eq!(left_of(1, &exclude, false), Some(0.5));
+    }
+
+    #[test]
+    fn bytes_that_stay_as_they_are_count_as_done() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("large"), vec![0; 10 << 20]).expect("written");
+        let report = Report::default();
+        let nothing = Patterns::default();
+        let survey = Survey {
+            exclude: &nothing,
+            one_file_system: false,
+            with_sizes: true,
+        };
+        survey.count_local([&folder.path().to_owned()], &report, &Stop::default());
+        assert_eq!(report.left(), Some(1.0));
+        report.directories.add(1);
+        report.stay(10 << 20);
+        assert_eq!(report.left(), Some(0.0));
+    }
+
+    #[test]
+    fn a_count_that_was_cut_off_says_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (report, stop) = (Report::default(), Stop::default());
+        stop.set();
+        let nothing = Patterns::default();
+        let survey = Survey {
+            exclude: &nothing,
+            one_file_system: false,
+            with_sizes: false,
+        };
+        survey.count_local([&folder.path().to_owned()], &report, &stop);
+        assert_eq!(report.left(), None);
+    }
+}
