@@ -14,6 +14,8 @@ pub struct MountEntry {
     pub id: u64,
     /// `major:minor`.
     pub device: String,
+    /// Which directory of the file system that is; `/` unless another one was bound there.
+    pub root: PathBuf,
     /// Where it is.
     pub mountpoint: PathBuf,
     /// The type, such as `ext4` or `fuse.penstock`.
@@ -52,11 +54,13 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let id = text(fields.next()?).parse().ok()?;
     let device = text(fields.nth(1)?);
-    let mountpoint = OsString::from_vec(unescape(fields.nth(1)?)).into();
+    let root = OsString::from_vec(unescape(fields.next()?)).into();
+    let mountpoint = OsString::from_vec(unescape(fields.next()?)).into();
     fields.find(|field| *field == b"-")?;
     Some(MountEntry {
         id,
         device,
+        root,
         mountpoint,
         kind: text(fields.next()?),
         source: text(fields.next()?),
@@ -126,6 +130,7 @@ mod tests {
                       37 35 0:50 / /mnt/b rw - fuse.penstock file:///x\\134y rw\n";
         let entries: Vec<_> = parse(table).collect();
         assert_eq!(entries[0].mountpoint, Path::new("/mnt a"));
+        assert_eq!(entries[0].root, Path::new("/root"));
         assert_eq!(entries[0].kind, "ext4");
         assert_eq!(entries[1].source, r"file:///x\y");
     }
@@ -138,6 +143,7 @@ mod tests {
             Some(MountEntry {
                 id: 36,
                 device: "0:45".to_owned(),
+                root: "/".into(),
                 mountpoint: "/tmp/a b".into(),
                 kind: "fuse.s3fs".to_owned(),
                 source: "s3fs".to_owned(),

@@ -60,11 +60,6 @@ pub(crate) fn with_every_option(command: Command) -> Command {
     command.mut_args(|argument| argument.hide_short_help(false).hide_long_help(false))
 }
 
-/// These options alone.
-pub(crate) fn arguments_of(specs: &[&'static OptionSpec]) -> Vec<Arg> {
-    specs.iter().copied().map(argument).collect()
-}
-
 fn help_all_argument() -> Arg {
     Arg::new(HELP_ALL)
         .long(HELP_ALL)
@@ -170,16 +165,8 @@ fn given(matches: &ArgMatches, scope: Scope) -> Outcome<Vec<Given>> {
 
 /// Those of them that are not words after `-o`.
 pub(crate) fn given_by_name(matches: &ArgMatches, scope: Scope) -> Vec<Given> {
-    given_of(matches, table::of(scope))
-}
-
-/// What is given of these options.
-pub(crate) fn given_of(
-    matches: &ArgMatches,
-    specs: impl IntoIterator<Item = &'static OptionSpec>,
-) -> Vec<Given> {
     let mut given = Vec::new();
-    for spec in specs {
+    for spec in table::of(scope) {
         // A command may have an argument of its own by that name.
         let values = matches.try_get_many::<String>(spec.name).ok().flatten();
         given.extend(values.into_iter().flatten().map(|text| Given {

@@ -11,6 +11,7 @@ use crate::{
     control::{SocketDirectory, client},
     explain,
     failure::Outcome,
+    sharing,
 };
 
 /// How long the process may take to end once the kernel has let go of it.
@@ -18,7 +19,9 @@ const END_MAX: Duration = Duration::from_secs(10);
 
 /// Makes the mount on `mountpoint` an ordinary dead one if its process has died and it does not answer.
 pub(crate) fn release(place: &SocketDirectory, mountpoint: &Path) -> Outcome {
-    let Some(process) = client::dead_listener(&place.socket_of(mountpoint)) else {
+    let sockets = sharing::names(mountpoint).into_iter();
+    let mut dead = sockets.filter_map(|name| client::dead_listener(&place.socket_of(&name)));
+    let Some(process) = dead.next() else {
         return Ok(());
     };
     let cut = penstock_fuse::cut_held_by(process.number()).unwrap_or(0);

@@ -36,6 +36,7 @@ mod prometheus;
 mod resources;
 mod secret_file;
 mod serving;
+mod sharing;
 mod stores;
 // The only unsafe code here: a few system calls that std does not have.
 #[allow(unsafe_code)]

@@ -105,7 +105,7 @@ fn still_saves(mountpoint: &Path, process: u32) -> String {
 }
 
 /// Why a mount cannot have what the one before still needs.
-fn occupied(mountpoint: &Path, process: u32) -> Failure {
+pub(crate) fn occupied(mountpoint: &Path, process: u32) -> Failure {
     Failure::new(
         still_saves(mountpoint, process),
         format!(

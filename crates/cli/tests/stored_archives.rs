@@ -1,4 +1,4 @@
-//! Archives that lie in buckets and filesets, manifests as what parcp and partar read, and how long they say to take.
+//! Archives that lie in buckets and filesets, and how long tools say to take.
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
@@ -10,11 +10,11 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use penstock_devserver::{Fault, FaultRule, Operation, Server};
-use support::{BUCKET, Ended, Scratch, run, strict_server, succeed, with_access};
+use support::{BUCKET, Scratch, run, strict_server, succeed, with_access};
 
 fn penstock(scratch: &Scratch, server: &Server, arguments: &[&str]) -> Command {
     let mut command = scratch.penstock();
@@ -142,13 +142,14 @@ fn an_archive_that_cannot_be_stored_leaves_what_was_there() {
     ];
     server.faults().add(FaultRule::new(refused).on(&writing));
     let url = format!("s3://{BUCKET}/a.tar");
-    let ended = run(&mut penstock(
-        &scratch,
-        &server,
-        &["tar", "-c", "-f", &url, "-C", text(&tree), "."],
-    ));
+    let make = ["tar", "-c", "-f", &url, "-C", text(&tree), "none", "."];
+    let ended = run(&mut penstock(&scratch, &server, &make));
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.err.contains("cannot write the archive"), "{ended:?}");
+    assert!(
+        ended.err.contains("'none'"),
+        "what failed before is told: {ended:?}"
+    );
     let stored = server.data().get(BUCKET, "a.tar").expect("it is there");
     assert_eq!(stored, b"old");
 }
@@ -177,89 +178,6 @@ fn an_archive_that_is_not_there_or_a_directory_is_refused_in_one_line() {
     }
 }
 
-/// A bucket of which a manifest names some.
-fn listed_bucket(server: &Server) {
-    for key in ["d/a", "d/b", "d/e/c", "other"] {
-        server
-            .data()
-            .put(BUCKET, key, key.as_bytes())
-            .expect("room");
-    }
-    let rows = b"key,size\nd/a,3\nd/e/c,5\nother,5\n";
-    server.data().put(BUCKET, "list.csv", rows).expect("room");
-}
-
-fn requests(server: &Server, kind: &str) -> u64 {
-    let counters = server.counters();
-    let operations = counters.requests.values().flat_map(|by| by.iter());
-    operations
-        .filter(|(operation, _)| format!("{operation:?}").contains(kind))
-        .map(|(_, count)| count)
-        .sum()
-}
-
-#[test]
-fn what_a_manifest_names_of_a_bucket_is_copied_without_a_listing() {
-    let (scratch, server) = (Scratch::new(), strict_server());
-    listed_bucket(&server);
-    let list = scratch.file("list.csv", "key,size\nd/a,3\nd/e/c,5\nother,5\n");
-    let (source, index) = (format!("s3://{BUCKET}/d"), scratch.path("index"));
-    let stored = format!("s3://{BUCKET}/list.csv");
-    for (number, manifest) in [text(&list), &stored].into_iter().enumerate() {
-        let back = scratch.path(&format!("back-{number}"));
-        server.reset_counters();
-        let options = ["--manifest", manifest, "--index-dir", text(&index)];
-        let arguments = [&["cp", "-r"], &options[..], &[&source, text(&back)]].concat();
-        succeed(&mut penstock(&scratch, &server, &arguments));
-        let copied: Vec<_> = contents(&back).into_iter().collect();
-        let expected = [("a", "d/a"), ("e/c", "d/e/c")];
-        let expected = expected.map(|(name, key)| (name.to_owned(), key.as_bytes().to_vec()));
-        assert_eq!(copied, expected);
-        assert_eq!(requests(&server, "List"), 0, "{:?}", server.counters());
-    }
-    let archive = scratch.path("a.tar");
-    let options = ["--manifest", text(&list), "--index-dir", text(&index)];
-    let make = [
-        &["tar", "-c", "-f", text(&archive)],
-        &options[..],
-        &[&source],
-    ]
-    .concat();
-    succeed(&mut penstock(&scratch, &server, &make));
-    let listed = succeed(&mut penstock(
-        &scratch,
-        &server,
-        &["tar", "-t", "-f", text(&archive)],
-    ));
-    assert_eq!(listed, "./\n./a\n./e/\n./e/c\n");
-}
-
-#[test]
-fn a_manifest_beside_no_bucket_is_refused() {
-    let (scratch, server) = (Scratch::new(), strict_server());
-    listed_bucket(&server);
-    let list = scratch.file("list.csv", "key,size\nd/a,3\n");
-    let file = scratch.file("f", "text");
-    let into = format!("s3://{BUCKET}/into");
-    for arguments in [
-        &["cp", "--manifest", text(&list), text(&file), &into][..],
-        &["cp", "--manifest", text(&list), text(&file), "g"],
-        &[
-            "tar",
-            "-x",
-            "--manifest",
-            text(&list),
-            "-f",
-            text(&file),
-            &into,
-        ],
-    ] {
-        let ended: Ended = run(&mut penstock(&scratch, &server, arguments));
-        assert_eq!(ended.code, Some(2), "{arguments:?}: {ended:?}");
-        assert!(ended.err.contains("no source is in one"), "{ended:?}");
-    }
-}
-
 /// What a command shows on a terminal. None where script(1) is missing.
 fn on_terminal(scratch: &Scratch, command: &Command) -> Option<String> {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
@@ -281,27 +199,73 @@ fn on_terminal(scratch: &Scratch, command: &Command) -> Option<String> {
 }
 
 #[test]
-fn a_terminal_shows_how_long_copies_removals_and_archives_still_take() {
+fn a_terminal_shows_how_long_files_of_this_machine_still_take() {
     let (scratch, server) = (Scratch::new(), strict_server());
     let tree = make_tree(&scratch);
-    let (url, out) = (format!("s3://{BUCKET}/x"), scratch.path("a.tar"));
+    let (url, out) = (format!("s3://{BUCKET}/x"), format!("s3://{BUCKET}/a.tar"));
     server.faults().set_latency(Duration::from_millis(50));
-    for arguments in [
-        &["cp", "-P", "1", "-r", text(&tree), &url][..],
-        &["cp", "-P", "1", "-r", &url, text(&scratch.path("back"))],
-        &["tar", "-c", "-P", "1", "-f", text(&out), &url],
+    for (arguments, is_counted) in [
+        (&["cp", "-P", "1", "-r", text(&tree), &url][..], true),
+        (
+            &["cp", "-P", "1", "-r", &url, text(&scratch.path("back"))],
+            false,
+        ),
+        (&["tar", "-c", "-P", "1", "-f", &out, text(&tree)], true),
     ] {
         let command = penstock(&scratch, &server, arguments);
         let Some(shown) = on_terminal(&scratch, &command) else {
             return penstock_skips::skipped("script(1) is not here");
         };
-        // An archive reads attributes of each name, which would be asked for twice.
-        let is_counted = arguments[0] == "cp";
         assert_eq!(
             shown.contains(" s left"),
             is_counted,
             "{arguments:?}: {shown}"
         );
+    }
+}
+
+/// A count of the source held up a tool that was done for as long as a listing is tried.
+#[test]
+fn a_tool_that_is_done_waits_for_no_count() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    server.data().put(BUCKET, "d/a", b"text").expect("room");
+    let hangs = Fault::Hang {
+        duration_ms: 60_000,
+    };
+    // The first two are of the opening and of the tool.
+    server.faults().add(FaultRule {
+        skip: 2,
+        ..FaultRule::new(hangs).on(&[Operation::ListObjectsV2])
+    });
+    let (url, back) = (format!("s3://{BUCKET}/d/a"), scratch.path("back"));
+    let copy = ["cp", "--retry-timeout", "20s", &url, text(&back)];
+    let begun = Instant::now();
+    if on_terminal(&scratch, &penstock(&scratch, &server, &copy)).is_none() {
+        return penstock_skips::skipped("script(1) is not here");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn an_archive_of_the_directory_that_its_bucket_lies_in_is_refused() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let tree = make_tree(&scratch);
+    let url = format!("file://{}/d/a.tar", text(&tree));
+    let make = ["tar", "-c", "-f", &url, "-C", text(&tree), "."];
+    let ended = run(&mut penstock(&scratch, &server, &make));
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.err.contains("in its own source"), "{ended:?}");
+}
+
+/// 1 stands for files that changed while they were read.
+#[test]
+fn a_store_that_cannot_be_opened_is_a_failure_of_partar() {
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let back = scratch.folder("back");
+    for url in ["s3://no-such-bucket/a.tar", "fileset://none/a.tar"] {
+        let arguments = ["tar", "-x", "-f", url, "-C", text(&back)];
+        let ended = run(&mut penstock(&scratch, &server, &arguments));
+        assert_eq!(ended.code, Some(2), "{url}: {ended:?}");
     }
 }
 

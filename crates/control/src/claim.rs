@@ -2,7 +2,8 @@
 //!
 //! `ID.sock` belongs to the process that mounts there, from its first step to its end. One that was
 //! unmounted and still saves makes way for the next: its socket becomes `ID.PID.sock`, where whoever
-//! asks about the mount point goes on finding it. No socket of a living process is ever removed or
+//! asks about the mount point goes on finding it. One that has left this mount point and is at another
+//! gets the name of that. No socket of a living process is ever removed or
 //! replaced. Who looks at a socket and acts upon it has its turn at the directory meanwhile, so that
 //! nobody else does so in between.
 
@@ -58,7 +59,6 @@ impl fmt::Display for ClaimError {
 #[derive(Debug)]
 pub(crate) struct Name {
     place: SocketDirectory,
-    mountpoint: PathBuf,
     /// Which file the socket is.
     inode: u64,
 }
@@ -69,7 +69,7 @@ impl Drop for Name {
         let Ok(_turn) = self.place.turn() else {
             return;
         };
-        let sockets = self.place.sockets_at(&self.mountpoint);
+        let sockets = self.place.sockets();
         let ours = sockets.iter().find(|path| inode(path) == Some(self.inode));
         if let Some(socket) = ours {
             let _ = fs::remove_file(socket);
@@ -78,7 +78,7 @@ impl Drop for Name {
 }
 
 /// Listens for the mount point, where only this user can connect. A socket on which nobody listens is
-/// replaced, that of a mount which is gone and saves is renamed. Blocks, for seconds where a process
+/// replaced, that of a mount which is gone from there is renamed. Blocks, for seconds where a process
 /// does not answer.
 pub(crate) fn claim(
     place: &SocketDirectory,
@@ -88,18 +88,18 @@ pub(crate) fn claim(
     let socket = place.socket_of(mountpoint);
     for _ in 0..ATTEMPTS_MAX {
         let found = Listening::at(&socket, ACCEPT_PATIENCE)?;
-        let earlier = match &found {
-            Some(listening) => Some(listening.leaving(&socket)?),
+        let aside = match &found {
+            Some(listening) => Some(listening.aside(place, mountpoint)?),
             None => None,
         };
         let _turn = place.turn()?;
         if Listening::at(&socket, Duration::ZERO)? != found {
             continue;
         }
-        if let Some(process) = earlier {
-            make_way(&socket, &place.socket_of_earlier(mountpoint, process))?;
+        if let Some(aside) = aside {
+            make_way(&socket, &aside)?;
         }
-        return listen(place, mountpoint, &socket);
+        return listen(place, &socket);
     }
     Err(io::Error::from(io::ErrorKind::AddrInUse).into())
 }
@@ -140,14 +140,18 @@ impl Listening {
         }))
     }
 
-    /// The process, if it makes way. One that does not answer is found under its other name, too.
-    fn leaving(&self, socket: &Path) -> Result<u32, ClaimError> {
-        let Ok(status) = client::status(socket) else {
-            return Ok(self.process);
+    /// The other name of the socket, if its process makes way. One that does not answer is found under that, too.
+    fn aside(&self, place: &SocketDirectory, mountpoint: &Path) -> Result<PathBuf, ClaimError> {
+        let earlier = |process| place.socket_of_earlier(mountpoint, process);
+        let Ok(status) = client::status(&place.socket_of(mountpoint)) else {
+            return Ok(earlier(self.process));
         };
         let process = status.pid;
         match status.phase {
-            Phase::Saving => Ok(process),
+            Phase::Saving => Ok(earlier(process)),
+            Phase::Mounted if status.mountpoint != mountpoint => {
+                Ok(place.socket_of(&status.mountpoint))
+            }
             phase => Err(ClaimError::Held { process, phase }),
         }
     }
@@ -161,26 +165,21 @@ fn stopped(socket: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
-/// Gives the socket of a mount that saves its other name.
-fn make_way(socket: &Path, earlier: &Path) -> io::Result<()> {
-    if earlier.exists() && !is_dead(earlier) {
+/// Gives the socket of a mount that is gone from there its other name.
+fn make_way(socket: &Path, aside: &Path) -> io::Result<()> {
+    if aside.exists() && !is_dead(aside) {
         return Err(io::ErrorKind::AddrInUse.into());
     }
-    fs::rename(socket, earlier)
+    fs::rename(socket, aside)
 }
 
-fn listen(
-    place: &SocketDirectory,
-    mountpoint: &Path,
-    socket: &Path,
-) -> Result<(Name, UnixListener), ClaimError> {
+fn listen(place: &SocketDirectory, socket: &Path) -> Result<(Name, UnixListener), ClaimError> {
     let new = socket.with_extension("new");
     let _ = fs::remove_file(&new);
     let listener = UnixListener::bind(&new)?;
     fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;
     let name = Name {
         place: place.clone(),
-        mountpoint: mountpoint.to_owned(),
         inode: fs::symlink_metadata(&new)?.ino(),
     };
     fs::rename(&new, socket)?;

@@ -26,7 +26,7 @@ pub use directory::{SocketDirectory, mount_id};
 pub use protocol::{
     Configuration, DumpItem, LimitChange, Memory, Metric, Phase, Progress, QuotaChange, QuotaItem,
     QuotaOrder, QuotaPart, QuotaSubject, Refusal, Reply, Request, ServedExport, ServedRule,
-    ServedTarget, SnapshotItem, SnapshotOrder, Status, TrashAnswer, TrashItem, TrashOrder, Unsaved,
-    UnsavedFile, UnsavedItem, UnsavedKind,
+    ServedTarget, Sharing, SnapshotItem, SnapshotOrder, Status, TrashAnswer, TrashItem, TrashOrder,
+    Unsaved, UnsavedFile, UnsavedItem, UnsavedKind,
 };
 pub use system::{Process, has_died};

@@ -28,6 +28,10 @@ pub enum Request {
     Unmount {
         /// Take it out of sight even while files in it are open.
         lazy: bool,
+        /// The mount point that is meant: where the mount has others as well, only this one goes, and the answer is
+        /// [`Reply::Parted`]. The whole mount where it is not said, as earlier programs do not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mountpoint: Option<PathBuf>,
     },
     /// What the disk cache has of keys with this prefix to be dropped: [`Reply::CacheDropped`] or
     /// [`Reply::Refused`].
@@ -243,6 +247,14 @@ pub enum Reply {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cause: Option<String>,
     },
+    /// The mount point is gone, and the mount goes on at others.
+    Parted {
+        /// These.
+        places: Vec<PathBuf>,
+        /// Why what was written could not be made durable, if so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failure: Option<String>,
+    },
     /// The order was not carried out, and the mount goes on.
     Refused(Refusal),
     /// This is not in the cache any more.
@@ -407,6 +419,9 @@ pub struct Status {
     pub unsaved: Option<Unsaved>,
     /// Its buffers and caches.
     pub memory: Memory,
+    /// What another mount point of it needs to know, if it can have more than one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<Sharing>,
     /// Its mount targets of NFS, if it has any.
     #[serde(default)]
     pub targets: Vec<ServedTarget>,
@@ -415,6 +430,19 @@ pub struct Status {
     pub configuration: Option<Configuration>,
     /// Everything that it counts.
     pub metrics: Vec<Metric>,
+}
+
+/// A mount that can be at several mount points.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sharing {
+    /// The number of the device that its files have, `major:minor`.
+    pub device: String,
+    /// The file tree in which its mount points are: the kernel's name of a mount namespace.
+    pub tree: String,
+    /// The mount points that it has.
+    pub places: Vec<PathBuf>,
+    /// What options are set to that hold for all of them, in the words of this version of the program.
+    pub options: BTreeMap<String, String>,
 }
 
 /// A mount target of NFS.
@@ -623,7 +651,11 @@ mod tests {
         let drop = Request::DropCache {
             prefix: "a/".to_owned(),
         };
-        for request in [Request::Status, Request::Unmount { lazy: true }, drop] {
+        let unmount = Request::Unmount {
+            lazy: true,
+            mountpoint: Some("/mnt/x".into()),
+        };
+        for request in [Request::Status, unmount, drop] {
             let line = encode(&request).expect("a line");
             let line = String::from_utf8(line).expect("text");
             assert!(
@@ -634,7 +666,11 @@ mod tests {
         }
         assert_eq!(decode("{\"request\":\"status\"}"), Ok(Request::Status));
         let more = "{\"request\":\"unmount\",\"lazy\":false,\"later\":1}";
-        assert_eq!(decode(more), Ok(Request::Unmount { lazy: false }));
+        let unmount = Request::Unmount {
+            lazy: false,
+            mountpoint: None,
+        };
+        assert_eq!(decode(more), Ok(unmount));
     }
 
     #[test]

@@ -53,6 +53,8 @@ const QUOTAS_AT_ONCE: usize = 1024;
 pub struct UnmountOrder {
     /// Whether files may be open.
     pub lazy: bool,
+    /// The mount point that is meant; the whole mount where it is not said.
+    pub mountpoint: Option<PathBuf>,
     /// Takes [`Reply::Progress`] and then one that is final.
     pub replies: mpsc::Sender<Reply>,
 }
@@ -113,7 +115,7 @@ pub struct Server {
 
 impl Server {
     /// Listens for the mount point: `daemon` answers, and `orders` takes what comes to unmount. Fails with [`ClaimError::Held`] when another process mounts there,
-    /// or is about to; one that was unmounted and still saves makes way.
+    /// or is about to; one that was unmounted and still saves makes way, and one that is at another mount point by now.
     pub fn start(
         place: &SocketDirectory,
         mountpoint: &Path,
@@ -227,7 +229,9 @@ async fn serve(stream: UnixStream, duties: &Duties) -> io::Result<()> {
             let reply = |items, more| Reply::Unsaved { items, more };
             return tell(output, duties.daemon.unsaved(), UNSAVED_AT_ONCE, reply).await;
         }
-        Ok(Request::Unmount { lazy }) => return unmount(output, duties, lazy).await,
+        Ok(Request::Unmount { lazy, mountpoint }) => {
+            return unmount(output, duties, (lazy, mountpoint)).await;
+        }
         Err(refusal) => Reply::Refused(refusal),
     };
     send(&mut output, &reply).await
@@ -252,9 +256,17 @@ async fn tell<T>(
 }
 
 /// Passes an order on, and how it goes back.
-async fn unmount(mut output: OwnedWriteHalf, duties: &Duties, lazy: bool) -> io::Result<()> {
+async fn unmount(
+    mut output: OwnedWriteHalf,
+    duties: &Duties,
+    (lazy, mountpoint): (bool, Option<PathBuf>),
+) -> io::Result<()> {
     let (replies, mut waiting) = mpsc::channel(REPLIES_WAITING_MAX);
-    let order = UnmountOrder { lazy, replies };
+    let order = UnmountOrder {
+        lazy,
+        mountpoint,
+        replies,
+    };
     duties.orders.send(order).await.map_err(io::Error::other)?;
     while let Some(reply) = waiting.recv().await {
         send(&mut output, &reply).await?;

@@ -73,6 +73,12 @@ pub struct FilesetVolume {
 }
 
 impl FilesetVolume {
+    /// Makes durable what was written so far and each change of a name, as fsync of all of them would.
+    pub async fn make_durable(&self) -> FsResult<()> {
+        self.parts.save_pending().await?;
+        Ok(self.parts.engine.sync().await?)
+    }
+
     async fn query<T: Send>(
         &self,
         wanted: impl FnMut(&dyn Reads) -> FsResult<T> + Send,

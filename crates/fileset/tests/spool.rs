@@ -261,6 +261,26 @@ async fn a_power_cut_undoes_what_refers_to_bytes_that_it_took() {
     place.is_whole().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_that_was_written_is_made_durable_at_once_while_the_volume_goes_on() {
+    let mut place = Place::spooled().await;
+    let mut handles = Vec::new();
+    for (name, number) in [("open", 1), ("closed", 2)] {
+        let made = place.make(ROOT, name, file(0o644)).await.unwrap();
+        let handle = place.open(made, OpenOptions::READ_WRITE).await.unwrap();
+        let bytes = content(number);
+        let written = place.write(handle, WritePlace::At(0), &bytes);
+        written.await.unwrap();
+        handles.push(handle);
+    }
+    place.close(handles[1]).await.unwrap();
+    place.volume.make_durable().await.unwrap();
+    place.lose_power(u64::MAX).await;
+    assert!(place.content(ROOT, "open").await.unwrap() == content(1));
+    assert!(place.content(ROOT, "closed").await.unwrap() == content(2));
+    place.is_whole().await;
+}
+
 /// Counts, and fails when it is told to.
 #[derive(Debug, Default)]
 struct Counting {

@@ -28,8 +28,8 @@ mod system;
 mod transport;
 
 pub use mount::{
-    Answer, ConnectionAbort, MountError, UnmountError, UnmountMode, answer, check_mount_point,
-    cut_held_by, cut_silent, remove_dead_mounts, unmount,
+    Answer, ConnectionAbort, MountError, UnmountError, UnmountMode, answer, bind,
+    check_mount_point, cut_held_by, cut_silent, remove_dead_mounts, unmount,
 };
 pub use negotiate::Negotiated;
 pub use notify::Notifier;

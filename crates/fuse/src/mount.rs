@@ -5,6 +5,7 @@
 //! dead or hangs is recognised from the mount table before anything touches it.
 
 mod abort;
+mod bind;
 mod check;
 mod direct;
 mod error;
@@ -22,6 +23,7 @@ use tracing::{debug, warn};
 use crate::{FuseSettings, adapter::MountId, system};
 
 pub use abort::{ConnectionAbort, cut_held_by, cut_silent};
+pub use bind::bind;
 pub use check::{Answer, answer};
 pub use error::{MountError, UnmountError};
 
@@ -79,7 +81,8 @@ impl Means {
 #[derive(Debug)]
 pub(crate) struct Mount {
     place: PathBuf,
-    id: MountId,
+    /// Its number in the mount table.
+    number: u64,
     /// `major:minor` of the device number that its files have.
     device: String,
     means: Means,
@@ -114,7 +117,7 @@ impl Mount {
             .inspect_err(|error| debug!(%error, "the connection can be cut by an unmount only"));
         let mount = Self {
             place,
-            id: MountId(entry.id),
+            number: entry.id,
             device: entry.device,
             means,
             abort: abort.ok(),
@@ -127,7 +130,7 @@ impl Mount {
     pub(crate) fn taken_over() -> Self {
         Self {
             place: PathBuf::new(),
-            id: MountId(0),
+            number: 0,
             device: String::new(),
             means: Means::of_this_process(),
             abort: None,
@@ -140,9 +143,12 @@ impl Mount {
         &self.place
     }
 
-    /// Its number in the mount table.
+    /// What tells its descriptors from others.
     pub(crate) fn id(&self) -> MountId {
-        self.id
+        MountId {
+            number: self.number,
+            device: self.device.clone(),
+        }
     }
 
     /// Directory of the kernel's settings for what this mount reads ahead.

@@ -15,7 +15,7 @@ use std::{
 
 pub(crate) use rustix::param::page_size;
 use rustix::{
-    mount::{MountFlags, UnmountFlags},
+    mount::{MountFlags, MountPropagationFlags, UnmountFlags},
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
     process::{getegid, geteuid},
 };
@@ -86,6 +86,20 @@ pub(crate) fn mount(target: &Path, arguments: &MountArguments) -> io::Result<()>
         arguments.options.as_c_str(),
     )?;
     Ok(())
+}
+
+/// Shows the mount at `source`, without what is mounted below it, at `target` as well.
+pub(crate) fn bind(source: &Path, target: &Path) -> io::Result<()> {
+    Ok(rustix::mount::mount_bind(source, target)?)
+}
+
+/// Sets the `flags` of a bind mount, and keeps to it what is mounted below it.
+pub(crate) fn limit_bound(target: &Path, flags: libc::c_ulong) -> io::Result<()> {
+    let flags = u32::try_from(flags).map_err(io::Error::other)?;
+    let flags = MountFlags::BIND | MountFlags::from_bits_retain(flags);
+    rustix::mount::mount_remount(target, flags, c"")?;
+    let alone = MountPropagationFlags::PRIVATE;
+    Ok(rustix::mount::mount_change(target, alone)?)
 }
 
 /// Unmounts what is at `target`, never following a symbolic link.

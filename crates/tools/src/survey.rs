@@ -1,20 +1,22 @@
 //! How much there is to do in all, counted beside the work: without that nobody can say how long the rest takes.
 //!
 //! One thread lists what the work lists too, and ends with it. What it cannot read is left out, as the work tells of it. The
-//! count is known only when it is whole ([`Report::left`]); a tree that is finished earlier than it is counted has none.
+//! count is known only when it is whole ([`Report::left`]); a tree that is finished earlier than it is counted has none. Files
+//! of this machine are counted alone: of a store the count would be as many requests again.
 
 use std::{collections::VecDeque, io, path::PathBuf};
 
 use penstock_vfs::FileKind;
+use rustix::io::Errno;
 
 use crate::{
     Patterns, Report, Stop,
-    direct::{Place, VolumePlace, source_at},
+    direct::{Place, source_at},
     tree::{Found, Listing, Source},
 };
 
-/// Levels of directories that are kept open; what is deeper is not counted.
-const LEVELS_MAX: usize = 256;
+/// Levels of directories that are kept open. A deeper tree is not counted: open files are for the work.
+const LEVELS_MAX: usize = 32;
 
 /// What is counted.
 #[derive(Debug)]
@@ -42,38 +44,33 @@ struct Counted {
 }
 
 impl Survey<'_> {
-    /// Counts what is at `places` and below, and tells `report`. Ends early, and tells nothing, once `stop` is set. Places
-    /// where a look at each name is a request of its own are not counted, nor is anything beside them.
-    pub fn count(&self, places: &[Place], report: &Report, stop: &Stop) {
-        let tops = places.iter().map(|place| (place.clone(), Vec::new()));
-        self.count_below(&tops.collect::<Vec<_>>(), report, stop);
-    }
-
-    /// The same, of places with the paths that patterns know them by.
-    pub(crate) fn count_below(&self, tops: &[(Place, Vec<u8>)], report: &Report, stop: &Stop) {
-        if !tops.iter().all(|(place, _)| is_cheap(place)) {
-            return;
-        }
-        let mut counted = Counted::default();
-        for (place, path) in tops {
-            let top = source_at(place, true);
-            let added = top.and_then(|top| self.add((top, path), &mut counted, stop));
-            if added.is_err() || stop.is_set() {
-                return;
-            }
-        }
-        report.expect(counted.entries, counted.bytes);
-    }
-
-    /// The same of paths of this machine.
-    pub fn count_local<'a>(
+    /// Counts what is at `paths` and below, and tells `report`. Ends early, and tells nothing, once `stop` is set.
+    pub fn count<'a>(
         &self,
         paths: impl IntoIterator<Item = &'a PathBuf>,
         report: &Report,
         stop: &Stop,
     ) {
-        let places: Vec<_> = paths.into_iter().cloned().map(Place::Local).collect();
-        self.count(&places, report, stop);
+        let tops = paths.into_iter().map(|path| (path.clone(), Vec::new()));
+        self.count_below(tops, report, stop);
+    }
+
+    /// The same, of paths with those that patterns know them by.
+    pub(crate) fn count_below(
+        &self,
+        tops: impl IntoIterator<Item = (PathBuf, Vec<u8>)>,
+        report: &Report,
+        stop: &Stop,
+    ) {
+        let mut counted = Counted::default();
+        for (place, path) in tops {
+            let top = source_at(&Place::Local(place), true);
+            let added = top.and_then(|top| self.add((top, &path), &mut counted, stop));
+            if added.is_err() || stop.is_set() {
+                return;
+            }
+        }
+        report.expect(counted.entries, counted.bytes);
     }
 
     fn add(
@@ -101,12 +98,14 @@ impl Survey<'_> {
                 continue;
             }
             counted.add(&*found.file, self.with_sizes);
-            let is_entered = found.is_directory
-                && levels.len() < LEVELS_MAX
-                && !(self.one_file_system && is_elsewhere(&*found.file, facts.device));
-            if is_entered && let Ok(level) = Level::enter(&*found.file, path) {
-                levels.push(level);
+            let is_left = self.one_file_system && is_elsewhere(&*found.file, facts.device);
+            if !found.is_directory || is_left {
+                continue;
             }
+            if levels.len() == LEVELS_MAX {
+                return Err(Errno::MFILE.into());
+            }
+            levels.extend(Level::enter(&*found.file, path));
         }
         Ok(())
     }
@@ -147,19 +146,10 @@ impl Counted {
         let regular = attributes
             .ok()
             .filter(|found| found.kind == FileKind::Regular);
-        self.bytes += regular.map_or(0, |found| found.size);
-    }
-}
-
-/// Whether a look at a name asks the store for no more than listing it does.
-fn is_cheap(place: &Place) -> bool {
-    match place {
-        Place::Local(_) => true,
-        Place::Volume(VolumePlace {
-            tree,
-            keeps_metadata,
-            ..
-        }) => tree.features().random_writes || !keeps_metadata,
+        // Holes are passed over, and what has several names is dealt with once.
+        self.bytes += regular.map_or(0, |found| {
+            found.size.min(found.allocated) / u64::from(found.links.max(1))
+        });
     }
 }
 
@@ -188,7 +178,7 @@ mod tests {
             one_file_system: true,
             with_sizes,
         };
-        survey.count_local([&folder.path().to_owned()], &report, &Stop::default());
+        survey.count([&folder.path().to_owned()], &report, &Stop::default());
         report.left()
     }
 
@@ -219,11 +209,28 @@ mod tests {
             one_file_system: false,
             with_sizes: true,
         };
-        survey.count_local([&folder.path().to_owned()], &report, &Stop::default());
+        survey.count([&folder.path().to_owned()], &report, &Stop::default());
         assert_eq!(report.left(), Some(1.0));
         report.directories.add(1);
         report.stay(10 << 20);
         assert_eq!(report.left(), Some(0.0));
+    }
+
+    /// The count had as many directories open as the tree has levels, and the work had none left.
+    #[test]
+    fn a_deep_tree_is_not_counted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let deep = "d/".repeat(LEVELS_MAX);
+        fs::create_dir_all(folder.path().join(deep)).expect("made");
+        let report = Report::default();
+        let nothing = Patterns::default();
+        let survey = Survey {
+            exclude: &nothing,
+            one_file_system: false,
+            with_sizes: false,
+        };
+        survey.count([&folder.path().to_owned()], &report, &Stop::default());
+        assert_eq!(report.left(), None);
     }
 
     #[test]
@@ -237,7 +244,7 @@ mod tests {
             one_file_system: false,
             with_sizes: false,
         };
-        survey.count_local([&folder.path().to_owned()], &report, &stop);
+        survey.count([&folder.path().to_owned()], &report, &stop);
         assert_eq!(report.left(), None);
     }
 }

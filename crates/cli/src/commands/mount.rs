@@ -12,6 +12,7 @@ use tracing::warn;
 use super::{stream, umount};
 use crate::{
     command_line,
+    control::SocketDirectory,
     daemon::{self, Announcer, Plan, READY_DEADLINE, Side},
     doors::{DoorKind, block},
     environment::Environment,
@@ -23,7 +24,7 @@ use crate::{
     logging::{self, LogFile},
     mount_point::{self, Own},
     options::{Given, Scope, Values, table},
-    output, places, stores,
+    output, places, sharing, stores,
     volumes::{VolumeKind, VolumeSpec},
 };
 
@@ -48,7 +49,9 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Mounts a bucket, or a prefix of it. Returns when the mount can be used, or with the \
              reason why not in one line. The mount goes on in the background until `penstock \
-             umount`.",
+             umount`. A fileset that is mounted already gets a further mount point of the same mount, which only \
+             root can give it: whether that is read-only, noexec, suid or dev is its own, all else is as the mount has \
+             it.",
         )
         .arg(source_argument().help(
             "s3://BUCKET[/PREFIX], oss://BUCKET[/PREFIX], file:///DIRECTORY or fileset://NAME",
@@ -153,19 +156,31 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
         let shown = mountpoint.display();
         format!("{} is mounted on {shown}", request.source)
     });
-    let foreground = values.flag(&table::FOREGROUND);
-    check_certificates(&values, &mountpoint)?;
-    let log = open_log(&values, &mountpoint, environment)?;
+    let volume = VolumeSpec {
+        kind: request.volume,
+        source: request.source,
+        mountpoint,
+        values,
+        environment: environment.clone(),
+    };
+    if sharing::join(&volume, &place)? {
+        return announce(announcement);
+    }
+    begin(volume, place, announcement)
+}
+
+fn announce(line: Option<String>) -> Outcome {
+    line.map_or(Ok(()), |line| output::print_line(&line))
+}
+
+/// Starts a process that serves, or does so in this one.
+fn begin(volume: VolumeSpec, place: SocketDirectory, announcement: Option<String>) -> Outcome {
+    check_certificates(&volume.values, &volume.mountpoint)?;
+    let foreground = volume.values.flag(&table::FOREGROUND);
     let plan = Plan {
-        volume: VolumeSpec {
-            kind: request.volume,
-            source: request.source,
-            mountpoint,
-            values,
-            environment: environment.clone(),
-        },
+        log: open_log(&volume.values, &volume.mountpoint, &volume.environment)?,
+        volume,
         door: DoorKind::Kernel,
-        log,
         place,
         line: None,
         guardian: None,
@@ -177,7 +192,7 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
     match daemon::detach()? {
         Side::Parent(waiting) => {
             waiting.until_ready(patience)?;
-            announcement.map_or(Ok(()), |line| output::print_line(&line))
+            announce(announcement)
         }
         Side::Child(announcer) => serve_in_background(plan, announcer),
     }

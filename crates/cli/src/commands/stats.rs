@@ -17,7 +17,7 @@ use crate::{
     environment::Environment,
     failure::{Failure, Outcome},
     options::duration,
-    output, places, text_table,
+    output, places, sharing, text_table,
 };
 
 /// How often `--watch` looks.
@@ -53,7 +53,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         return list(&mounts.collect::<Vec<_>>(), as_json);
     };
     let mountpoint = umount::resolve(path)?;
-    let sockets = place.sockets_at(&mountpoint);
+    let sockets = sharing::sockets_at(&place, &mountpoint);
     let answering: Vec<_> = sockets
         .iter()
         .filter_map(|socket| Some((socket, client::status(socket).ok()?)))
@@ -107,7 +107,7 @@ fn list(mounts: &[Status], as_json: bool) -> Outcome {
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(mounts.iter().map(|mount| {
         vec![
-            mount.mountpoint.display().to_string(),
+            sharing::shown(mount),
             mount.source.clone(),
             mount.pid.to_string(),
             state(mount).to_owned(),
@@ -148,7 +148,7 @@ pub(crate) fn watch(socket: &Path, interval: Duration) -> Outcome {
 pub(crate) fn describe(status: &Status, before: Option<&Status>) -> String {
     let memory = status.memory;
     let facts = [
-        ("mount point", status.mountpoint.display().to_string()),
+        ("mount point", sharing::shown(status)),
         ("source", status.source.clone()),
         (
             "process",
@@ -318,6 +318,7 @@ mod tests {
             started: 1,
             uptime,
             unsaved: None,
+            sharing: None,
             memory: Memory {
                 used: 1 << 20,
                 peak: 2 << 20,

@@ -26,7 +26,7 @@ use crate::{
     failure::{Exit, Failure, Outcome},
     half_dead, mount_table,
     options::duration,
-    output, places, text_table,
+    output, places, sharing, text_table,
 };
 
 /// How long the process of a mount that is gone may take to end. Everything is saved by then.
@@ -43,7 +43,8 @@ pub(crate) fn command() -> Command {
             "Unmounts and waits until every file that was written is saved in the store, showing \
              progress on a terminal: files and bytes that are left, bytes per second, and the time \
              that is needed at this rate. Waits also for a mount that was unmounted there before and \
-             still saves. Fails when files are open. Removes a dead mount, whose \
+             still saves. Of a fileset that is mounted on several mount points only this one goes, once what was written \
+             is durable. Fails when files are open. Removes a dead mount, whose \
              program is gone, whatever is open in it. Ends with status 3 when some files could not \
              be saved; each is named with the reason. So it does when that is not known, since the \
              program was killed or left at once; it then says where unsaved files wait for the next \
@@ -109,8 +110,8 @@ fn unmount_within(
         timeout,
         begun: clock::now(),
     };
-    let outcome = match Connection::open(&place.socket_of(&mountpoint), &Request::Unmount { lazy })
-    {
+    let socket = sharing::socket_of(&place, &mountpoint).ok_or(io::ErrorKind::NotFound.into());
+    let outcome = match socket.and_then(|at| Connection::open(&at, &order(lazy, &mountpoint))) {
         Ok(connection) => wait.follow(connection),
         Err(_) if !earlier.is_empty() && mount_table::find(&mountpoint).is_none() => Ok(()),
         Err(_) if remove_dead_stream(&mountpoint, environment)? => Ok(()),
@@ -130,9 +131,16 @@ fn unmount_within(
         })
 }
 
+fn order(lazy: bool, mountpoint: &Path) -> Request {
+    Request::Unmount {
+        lazy,
+        mountpoint: sharing::named(mountpoint),
+    }
+}
+
 /// The mounts that were unmounted there and still save, each told to report how that goes.
 fn earlier(place: &SocketDirectory, mountpoint: &Path) -> Vec<(u32, Connection)> {
-    let order = Request::Unmount { lazy: false };
+    let order = order(false, mountpoint);
     let earlier = place.earlier(mountpoint).into_iter();
     earlier
         .filter_map(|earlier| {
@@ -198,6 +206,9 @@ impl Wait<'_> {
                 Ok(Some(Reply::Ended { unsaved, cause })) => {
                     break report(&unsaved, cause.as_deref()).and(wait_for_end(&connection));
                 }
+                Ok(Some(Reply::Parted { places, failure })) => {
+                    break self.parted(&places, failure.as_deref());
+                }
                 Ok(Some(Reply::Refused(refusal))) => break Err(refusal.into()),
                 Err(error) if client::is_silence(&error) && !connection.has_died() => {}
                 Ok(_) | Err(_) => {
@@ -220,6 +231,22 @@ impl Wait<'_> {
              process {process} saves what they write and ends after them, and `penstock umount {place}` \
              waits for that"
         ));
+    }
+
+    /// Says where a mount goes on that is gone from here.
+    fn parted(&self, others: &[PathBuf], failure: Option<&str>) -> Outcome {
+        let (place, others) = (self.mountpoint.display(), sharing::listed(others));
+        let Some(failure) = failure else {
+            output::complain(&format!(
+                "`{place}` is unmounted; its mount goes on at {others}"
+            ));
+            return Ok(());
+        };
+        Err(Failure::new(
+            format!("`{place}` is unmounted, and what was written is not durable yet: {failure}"),
+            format!("its mount goes on at {others} and tries again; its log says more"),
+        )
+        .with_exit(Exit::Unsaved))
     }
 
     /// Why nobody knows whether everything is saved.

@@ -11,7 +11,7 @@ use crate::{
     environment::Environment,
     failure::Outcome,
     options::duration,
-    output, places, text_table,
+    output, places, sharing, text_table,
 };
 
 pub(crate) fn command() -> Command {
@@ -36,7 +36,7 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let path = matches.get_one::<PathBuf>("mountpoint").expect("required");
     let mountpoint = umount::resolve(path)?;
-    let sockets = places::sockets(environment).sockets_at(&mountpoint);
+    let sockets = sharing::sockets_at(&places::sockets(environment), &mountpoint);
     let mut answers = sockets
         .iter()
         .filter_map(|socket| client::unsaved(socket).ok());

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
     sync::{Arc, OnceLock},
     time::UNIX_EPOCH,
 };
@@ -19,20 +18,21 @@ use super::{Plan, stage::Stage};
 use crate::{
     commands::fileset::{compression, dump, quota, schedule, snapshot, trash},
     control::{
-        DumpItem, Memory, Metric, QuotaItem, QuotaOrder, Refusal, SnapshotItem, SnapshotOrder,
-        Status, TrashAnswer, TrashOrder, Unsaved, UnsavedItem, UnsavedKind, protocol::Dropped,
-        server,
+        DumpItem, Memory, Metric, QuotaItem, QuotaOrder, Refusal, Sharing, SnapshotItem,
+        SnapshotOrder, Status, TrashAnswer, TrashOrder, Unsaved, UnsavedItem, UnsavedKind,
+        protocol::Dropped, server,
     },
     resources::Resources,
     serving::Live,
-    system,
+    sharing, system,
     volumes::OpenedVolumes,
 };
 
 /// What a mount knows of itself, from its first step on.
 pub(super) struct Answers {
     source: String,
-    mountpoint: PathBuf,
+    /// What options are set to.
+    options: BTreeMap<String, String>,
     resources: Resources,
     pub stage: Stage,
     /// Seconds of Unix time.
@@ -49,13 +49,27 @@ impl Answers {
         let since_epoch = clock::wall_time().duration_since(UNIX_EPOCH);
         Arc::new(Self {
             source: plan.volume.source.clone(),
-            mountpoint: plan.volume.mountpoint.clone(),
+            options: sharing::told(&plan.volume.values),
             resources: resources.clone(),
             stage: Stage::new(plan.volume.mountpoint.clone()),
             started: since_epoch.map_or(0, |since| since.as_secs()),
             begun: clock::now(),
             volumes: OnceLock::new(),
             live: OnceLock::new(),
+        })
+    }
+
+    /// What another mount point needs to know, if there can be one.
+    fn sharing(&self) -> Option<Sharing> {
+        let places = self.stage.places()?;
+        let mut all = places.list();
+        // JSON has no room for other names; who would have such a mount point is refused.
+        all.retain(|place| place.to_str().is_some());
+        Some(Sharing {
+            device: places.device().to_owned(),
+            tree: sharing::own_tree(),
+            places: all,
+            options: self.options.clone(),
         })
     }
 
@@ -156,7 +170,7 @@ impl server::Daemon for Answers {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             source: self.source.clone(),
-            mountpoint: self.mountpoint.clone(),
+            mountpoint: self.stage.mountpoint(),
             phase: self.stage.phase(),
             started: self.started,
             uptime: self.begun.elapsed().as_secs(),
@@ -170,6 +184,7 @@ impl server::Daemon for Answers {
                 total: budget.total(),
                 resident: system::resident_bytes(),
             },
+            sharing: self.sharing(),
             targets: self.live.get().map_or(Vec::new(), |live| live.targets()),
             configuration: self.live.get().and_then(|live| live.configuration()),
             metrics: plain(registry.samples()),

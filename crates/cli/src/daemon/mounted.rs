@@ -1,6 +1,12 @@
 //! A mount that is up.
 
-use std::{io::Write, pin::pin, sync::Arc, time::Duration};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use penstock_base::clock;
 use penstock_fuse::{UnmountError, UnmountMode, Unsaved};
@@ -21,6 +27,7 @@ use crate::{
     output,
     prometheus::Exporter,
     resources::Resources,
+    sharing::Places,
     volumes::OpenedVolumes,
 };
 
@@ -52,6 +59,14 @@ enum Sight {
     Leaving,
     /// Out of the file tree; whoever used it before goes on.
     Out,
+}
+
+/// What came of an order to unmount while the mount goes on.
+enum Obeyed {
+    /// It was not carried out.
+    Refused(Reply),
+    /// The mount point is gone, and these are left.
+    Parted(Vec<PathBuf>),
 }
 
 /// A mount that is up, with those who can give it orders.
@@ -89,6 +104,9 @@ impl Mounted {
         let Some(unsaved) = unsaved else {
             return End::AtOnce;
         };
+        if let Some(places) = self.core.answers.stage.places() {
+            places.clear().await;
+        }
         self.core.volumes.close();
         if let Some(record) = self.record.take() {
             record.remove();
@@ -115,8 +133,8 @@ impl Mounted {
                     waiters.add(order);
                     continue;
                 }
-                refusal = core.obey(waiters) => {
-                    waiters.answer(&refusal);
+                (place, obeyed) = core.obey(waiters) => {
+                    core.tell(obeyed, waiters.take(place.as_deref()));
                     continue;
                 }
                 request = signals.next() => request,
@@ -141,7 +159,7 @@ impl Mounted {
     ) -> Option<Unsaved> {
         info!("asked to leave by a signal");
         let core = &self.core;
-        let mut left = pin!(core.door.leave(LEAVE_GRACE));
+        let mut left = pin!(core.leave(LEAVE_GRACE));
         let mut hurried = pin!(signals.asked_to_end());
         loop {
             tokio::select! {
@@ -155,31 +173,79 @@ impl Mounted {
 
     /// Takes the mount down again because nobody wants it.
     pub(super) async fn leave(self) {
-        let _ = self.core.door.leave(Duration::ZERO).await;
+        let _ = self.core.leave(Duration::ZERO).await;
     }
 }
 
 impl Core {
-    /// Unmounts and tells those who wait how the saving goes, for ever. Files being sent keep a mount
-    /// busy; those are waited for. Returns why the mount stays. Without an order it does nothing.
-    async fn obey(&self, waiters: &Waiters) -> Reply {
-        if waiters.is_empty() {
+    /// Unmounts as the first order says, and once the whole mount is gone tells those who wait how the saving goes, for
+    /// ever. Files being sent keep a mount busy; those are waited for. Returns what the order was about and why the mount
+    /// stays. Without an order it does nothing.
+    async fn obey(&self, waiters: &Waiters) -> (Option<PathBuf>, Obeyed) {
+        let Some(place) = waiters.first() else {
             return std::future::pending().await;
+        };
+        let answer = |obeyed| (place.map(Path::to_owned), obeyed);
+        if let Err(error) = self.take_out_of_sight(place, waiters).await {
+            return answer(Obeyed::Refused(refusal(&error)));
         }
-        if let Err(error) = self.take_out_of_sight(waiters).await {
-            return refusal(&error);
+        let left = self.answers.stage.places().map(Places::list);
+        match left {
+            Some(left) if place.is_some() && !left.is_empty() => answer(Obeyed::Parted(left)),
+            _ => self.keep_telling(waiters, Sight::Out).await,
         }
-        self.keep_telling(waiters, Sight::Out).await
     }
 
-    async fn take_out_of_sight(&self, waiters: &Waiters) -> Result<(), UnmountError> {
-        let mode = match waiters.is_lazy() {
+    /// Answers orders. Before a mount point counts as gone what was written is made durable, as the process goes on.
+    fn tell(&self, obeyed: Obeyed, mut orders: Waiters) {
+        match obeyed {
+            Obeyed::Refused(reply) => orders.answer(&reply),
+            Obeyed::Parted(places) => {
+                info!(left = ?places, "a mount point is gone, the mount goes on at others");
+                let volumes = self.volumes.clone();
+                tokio::spawn(async move {
+                    let failure = volumes.make_durable().await.err();
+                    orders.answer(&Reply::Parted {
+                        places,
+                        failure: failure.map(|error| error.to_string()),
+                    });
+                });
+            }
+        }
+    }
+
+    /// Takes one mount point out of the file tree, or all.
+    async fn unmount(&self, place: Option<&Path>, mode: UnmountMode) -> Result<(), UnmountError> {
+        match (self.answers.stage.places(), place) {
+            (Some(places), Some(place)) => places.unmount(place.to_owned(), mode).await,
+            (Some(places), None) => places.unmount_all(mode).await,
+            (None, _) => self.door.unmount(mode).await,
+        }
+    }
+
+    /// Leaves with all mount points, and gives those who use them `grace` to finish.
+    async fn leave(&self, grace: Duration) -> Unsaved {
+        if let Some(places) = self.answers.stage.places()
+            && places.unmount_all(UnmountMode::Plain).await.is_err()
+            && let Err(error) = places.unmount_all(UnmountMode::Lazy).await
+        {
+            warn!(%error, "a mount point stays behind");
+        }
+        self.door.leave(grace).await
+    }
+
+    async fn take_out_of_sight(
+        &self,
+        place: Option<&Path>,
+        waiters: &Waiters,
+    ) -> Result<(), UnmountError> {
+        let mode = match waiters.is_lazy(place) {
             true => UnmountMode::Lazy,
             false => UnmountMode::Plain,
         };
         let mut patient_until = clock::now() + CLOSING;
         loop {
-            let Err(error) = self.door.unmount(mode).await else {
+            let Err(error) = self.unmount(place, mode).await else {
                 return Ok(());
             };
             if self.volumes.unsaved().parts_under_way > 0 {

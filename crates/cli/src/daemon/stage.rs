@@ -8,13 +8,15 @@ use std::{
     },
 };
 
-use crate::{control::Phase, doors::DoorKind, mount_table};
+use crate::{control::Phase, doors::DoorKind, mount_table, sharing::Places};
 
 /// What shows that a volume can be reached.
 #[derive(Debug)]
 enum Sign {
     /// This number in the mount table, if it has one.
     Mount(Option<u64>),
+    /// One of the mount points of a fileset.
+    Shared(Places),
     /// The process itself.
     Process,
 }
@@ -43,9 +45,27 @@ impl Stage {
     pub(super) fn enter(&self, door: &DoorKind) {
         let number = || mount_table::find(&self.mountpoint).map(|entry| entry.id);
         self.sign.get_or_init(|| match door {
-            DoorKind::Kernel => Sign::Mount(number()),
+            DoorKind::Kernel => match Places::of(&self.mountpoint) {
+                Some(places) => Sign::Shared(places),
+                None => Sign::Mount(number()),
+            },
             DoorKind::Nfs(_) => Sign::Process,
         });
+    }
+
+    /// The mount points, where it may have several.
+    pub(super) fn places(&self) -> Option<&Places> {
+        match self.sign.get()? {
+            Sign::Shared(places) => Some(places),
+            Sign::Mount(_) | Sign::Process => None,
+        }
+    }
+
+    /// One of the mount points: the first that there was as long as it is there, and when none is.
+    pub(super) fn mountpoint(&self) -> PathBuf {
+        let places = self.places().map(Places::list).unwrap_or_default();
+        let other = places.iter().find(|place| **place == self.mountpoint);
+        other.or(places.first()).unwrap_or(&self.mountpoint).clone()
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -53,6 +73,7 @@ impl Stage {
         let is_there = match self.sign.get() {
             None => return Phase::Starting,
             Some(Sign::Mount(number)) => number.is_some_and(has),
+            Some(Sign::Shared(places)) => !places.list().is_empty(),
             Some(Sign::Process) => true,
         };
         if !is_there {

@@ -3,7 +3,7 @@
 //! Each `penstock umount` that gave an order is kept here until it is refused or hears the last word,
 //! whatever made the mount end. One that lost patience is forgotten when the next comes.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use penstock_base::clock;
 use tokio::sync::mpsc;
@@ -36,9 +36,10 @@ impl Waiters {
         );
     }
 
-    /// Whether nobody gave an order.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// The mount point that the first order is about, or the whole mount; nothing where nobody gave one.
+    pub(super) fn first(&self) -> Option<Option<&Path>> {
+        let first = self.0.first()?;
+        Some(first.mountpoint.as_deref())
     }
 
     /// Whether all have gone.
@@ -46,9 +47,18 @@ impl Waiters {
         self.0.iter().all(|order| order.replies.is_closed())
     }
 
-    /// Whether one of them wants the mount out of sight even while files are open.
-    pub(super) fn is_lazy(&self) -> bool {
-        self.0.iter().any(|order| order.lazy)
+    /// Whether one of those about a mount point wants it out of sight even while files are open.
+    pub(super) fn is_lazy(&self, place: Option<&Path>) -> bool {
+        let mut orders = self.0.iter();
+        orders.any(|order| order.lazy && order.mountpoint.as_deref() == place)
+    }
+
+    /// Takes those about a mount point out: they are answered by the caller.
+    pub(super) fn take(&mut self, place: Option<&Path>) -> Self {
+        let taken = self
+            .0
+            .extract_if(.., |order| order.mountpoint.as_deref() == place);
+        Self(taken.collect())
     }
 
     /// Tells all of them, but those who have not read what came before.
@@ -89,7 +99,12 @@ mod tests {
 
     fn order(lazy: bool) -> (UnmountOrder, mpsc::Receiver<Reply>) {
         let (replies, received) = mpsc::channel(1);
-        (UnmountOrder { lazy, replies }, received)
+        let order = UnmountOrder {
+            lazy,
+            mountpoint: None,
+            replies,
+        };
+        (order, received)
     }
 
     #[tokio::test]
@@ -105,12 +120,13 @@ mod tests {
         waiters.add(refused);
         let answer = heard.recv().await;
         assert!(matches!(answer, Some(Reply::Refused(_))), "{answer:?}");
-        assert!(!waiters.is_lazy());
+        assert!(!waiters.is_lazy(None));
 
         waiting.pop();
         let (next, _received) = order(true);
         waiters.add(next);
-        assert!(waiters.is_lazy());
+        assert!(waiters.is_lazy(None));
+        assert!(!waiters.is_lazy(Some(Path::new("/mnt/y"))));
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use std::{collections::HashMap, net::SocketAddr, path::Path, time::Duration};
 
 use penstock_base::Secret;
 
-use super::{Accepts, Default, Given, OptionSpec, Origin, Value, table};
+use super::{Accepts, Default, Given, Group, OptionSpec, Origin, Value, table};
 use crate::failure::{Failure, Outcome};
 
 /// What every option is set to, and by whom.
@@ -121,6 +121,20 @@ impl Values {
         match self.get(spec) {
             Some(Value::Secret(secret)) => Some(secret.clone()),
             _ => None,
+        }
+    }
+
+    /// What an option is set to, as text that says to another process of this version whether it is the same. None of
+    /// what may hold a secret, or is not set.
+    pub(crate) fn told(&self, spec: &OptionSpec) -> Option<String> {
+        let secret = [&table::PROXY, &table::ENCRYPTION_KEY_COMMAND];
+        let is_secret =
+            spec.group == Group::Credentials || secret.iter().any(|other| other.name == spec.name);
+        match self.get(spec).filter(|_| !is_secret)? {
+            Value::Flag(true) => Some("on".to_owned()),
+            Value::Flag(false) => Some("off".to_owned()),
+            Value::Secret(_) => None,
+            value => Some(format!("{value:?}")),
         }
     }
 

@@ -20,6 +20,7 @@ use std::{
 };
 
 use penstock_base::{
+    FsResult,
     clock::Instant,
     metrics::{Registry, table as metrics},
     run_blocking,
@@ -252,6 +253,14 @@ impl OpenedVolumes {
     pub(crate) fn filesets(&self) -> Vec<(&str, &Arc<FilesetVolume>)> {
         let filesets = self.each().filter_map(|volume| volume.fileset.as_ref());
         filesets.map(|(name, fileset)| (&**name, fileset)).collect()
+    }
+
+    /// Makes durable what was written to the filesets among them.
+    pub(crate) async fn make_durable(&self) -> FsResult<()> {
+        for (_, fileset) in self.filesets() {
+            fileset.make_durable().await?;
+        }
+        Ok(())
     }
 
     /// Their disk caches.

@@ -26,6 +26,7 @@ fn status(pid: u32, phase: Phase) -> Status {
             total: 3,
             resident: 4,
         },
+        sharing: None,
         targets: Vec::new(),
         configuration: None,
         metrics: Vec::new(),
@@ -260,7 +261,10 @@ async fn passes_an_order_on_and_its_progress_back() {
     let (_server, mut orders) = bed.start(status(7, Phase::Mounted)).expect("listens");
     let socket = bed.socket();
     let asked = tokio::task::spawn_blocking(move || {
-        let request = Request::Unmount { lazy: true };
+        let request = Request::Unmount {
+            lazy: true,
+            mountpoint: Some(MOUNTPOINT.into()),
+        };
         let mut connection = client::Connection::open(&socket, &request).expect("sent");
         let mut replies = Vec::new();
         while let Some(reply) = connection.next_reply().expect("valid") {
@@ -270,6 +274,7 @@ async fn passes_an_order_on_and_its_progress_back() {
     });
     let order = orders.recv().await.expect("an order");
     assert!(order.lazy);
+    assert_eq!(order.mountpoint.as_deref(), Some(Path::new(MOUNTPOINT)));
     let progress = Reply::Progress(Progress {
         files: 1,
         left: 9,
@@ -390,6 +395,25 @@ async fn a_schedule_is_set_and_refused() {
     assert_eq!(ask(daily.clone()).expect("answered"), Ok(daily));
     let refused = ask(BTreeMap::new()).expect("answered");
     assert_eq!(refused.expect_err("none").cause, "there is no schedule");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mount_that_is_elsewhere_by_now_gives_the_name_up_and_keeps_its_socket() {
+    let bed = Bed::new();
+    let elsewhere = Path::new("/mnt/y");
+    let moved = Status {
+        mountpoint: elsewhere.into(),
+        ..status(7, Phase::Mounted)
+    };
+    let (first, _orders) = bed.start(moved).expect("listens");
+    let (second, _orders) = bed.start(status(8, Phase::Mounted)).expect("it gives way");
+    let at = |place: &Path| client::status(&bed.place.socket_of(place)).map(|found| found.pid);
+    assert_eq!(at(Path::new(MOUNTPOINT)).expect("answered"), 8);
+    assert_eq!(at(elsewhere).expect("answered"), 7);
+    drop(first);
+    assert_eq!(bed.answering(), [8]);
+    drop(second);
+    assert!(bed.place.sockets().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,8 +4,9 @@
 //! into proc(5). What cannot be seen there (other users' processes, other PID namespaces) counts
 //! as not there.
 
-use std::{ffi::CStr, os::fd::OwnedFd};
+use std::{ffi::CStr, fs, os::fd::OwnedFd};
 
+use penstock_base::mount_table;
 use penstock_vfs::Inode;
 use rustix::{
     fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, statat},
@@ -20,12 +21,30 @@ const INFO_MAX: usize = 512;
 const ACCESS_MODE: u32 = libc::O_ACCMODE as u32;
 const READ_ONLY: u32 = libc::O_RDONLY as u32;
 
-/// The number of a mount in the system's mount table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MountId(pub(crate) u64);
+/// What tells the descriptors of a mount from others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MountId {
+    /// Its number in the system's mount table.
+    pub(crate) number: u64,
+    /// The device of its files, which bind mounts of it have too.
+    pub(crate) device: String,
+}
+
+impl MountId {
+    /// Whether it has this number, or is mounted elsewhere under it.
+    fn is(&self, number: u64) -> bool {
+        number == self.number || self.is_bound_as(number)
+    }
+
+    fn is_bound_as(&self, number: u64) -> bool {
+        let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+        let mut entries = mount_table::parse(&table);
+        entries.any(|entry| entry.id == number && entry.device == self.device)
+    }
+}
 
 /// Whether the process of `thread` has a descriptor through which it can write `inode`.
-pub(super) fn can_still_write(thread: u32, mount: MountId, inode: Inode) -> bool {
+pub(super) fn can_still_write(thread: u32, mount: &MountId, inode: Inode) -> bool {
     let open = |name: &str| open_directory(&format!("/proc/{thread}/{name}"));
     let (Ok(links), Ok(infos)) = (open("fd"), open("fdinfo")) else {
         return false;
@@ -69,15 +88,15 @@ fn info(infos: &OwnedFd, number: &CStr) -> String {
 }
 
 /// Lines of a name, a colon and a number; `flags` is octal.
-fn writes(info: &str, mount: MountId, inode: Inode) -> bool {
+fn writes(info: &str, mount: &MountId, inode: Inode) -> bool {
     let field = |name: &str, radix| {
         let line = info.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|text| u64::from_str_radix(text.trim(), radix).ok())
     };
     let flags = field("flags:", 8).and_then(|flags| u32::try_from(flags).ok());
-    field("mnt_id:", 10) == Some(mount.0)
-        && field("ino:", 10) == Some(inode.0)
+    field("ino:", 10) == Some(inode.0)
         && flags.is_some_and(|flags| flags & ACCESS_MODE != READ_ONLY)
+        && field("mnt_id:", 10).is_some_and(|number| mount.is(number))
 }
 
 #[cfg(test)]
@@ -95,7 +114,10 @@ pub(super) mod tests {
         let info = fs::read_to_string(own).expect("open");
         let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:"));
         let mount = mount.and_then(|text| text.trim().parse().ok());
-        MountId(mount.expect("a number"))
+        MountId {
+            number: mount.expect("a number"),
+            device: String::new(),
+        }
     }
 
     #[test]
@@ -106,16 +128,22 @@ pub(super) mod tests {
         let written = fs::File::create(&path).expect("writable");
         let inode = Inode(written.metadata().expect("open").st_ino());
         let mount = mount_of(&written);
-        assert!(can_still_write(process, mount, inode));
-        assert!(!can_still_write(process, MountId(mount.0 + 1), inode));
-        assert!(!can_still_write(process, mount, Inode(inode.0 + 1)));
+        assert!(can_still_write(process, &mount, inode));
+        let table = fs::read("/proc/self/mountinfo").expect("there");
+        let elsewhere = |device| MountId { number: 0, device };
+        assert!(!can_still_write(process, &elsewhere(String::new()), inode));
+        // What a process that was moved below another root has is not in its table.
+        if let Some(entry) = mount_table::parse(&table).find(|entry| entry.id == mount.number) {
+            assert!(can_still_write(process, &elsewhere(entry.device), inode));
+        }
+        assert!(!can_still_write(process, &mount, Inode(inode.0 + 1)));
         let _reader = fs::OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_CLOEXEC)
             .open(&path)
             .expect("readable");
         drop(written);
-        assert!(!can_still_write(process, mount, inode), "it only reads");
-        assert!(!can_still_write(0, mount, inode), "no such process");
+        assert!(!can_still_write(process, &mount, inode), "it only reads");
+        assert!(!can_still_write(0, &mount, inode), "no such process");
     }
 }

@@ -130,7 +130,7 @@ impl Writers {
             Last::Wrote(Source::Thread(last)) => (share_process(last, thread), true),
             Last::Opened(opener) => (share_process(opener, thread), true),
         };
-        if !is_theirs || look && can_still_write(thread, self.mount, closed.inode) {
+        if !is_theirs || look && can_still_write(thread, &self.mount, closed.inode) {
             return None;
         }
         save(writer.writes)
@@ -188,7 +188,10 @@ mod tests {
 
     fn writers() -> Writers {
         // No mount has this number, so nothing is open there.
-        Writers::new(MountId(u64::MAX))
+        Writers::new(MountId {
+            number: u64::MAX,
+            device: String::new(),
+        })
     }
 
     fn close(writers: &Writers, table: DescriptorTable, thread: u32) -> Option<Save> {

@@ -59,7 +59,7 @@ fn options(device: &OwnedFd, root_mode: u32, settings: &FuseSettings) -> String 
     options
 }
 
-fn flags(settings: &FuseSettings) -> libc::c_ulong {
+pub(super) fn flags(settings: &FuseSettings) -> libc::c_ulong {
     let flag = |set: bool, flag| if set { flag } else { 0 };
     flag(!settings.suid, system::MS_NOSUID)
         | flag(!settings.dev, system::MS_NODEV)
@@ -68,7 +68,7 @@ fn flags(settings: &FuseSettings) -> libc::c_ulong {
         | flag(settings.noatime, system::MS_NOATIME)
 }
 
-fn refused(error: io::Error) -> MountError {
+pub(super) fn refused(error: io::Error) -> MountError {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => MountError::Denied,
         Some(libc::ENODEV) => MountError::NoDevice,

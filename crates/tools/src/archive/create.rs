@@ -106,27 +106,23 @@ pub fn create(
     })
 }
 
-/// Counts what [`create`] will archive, and tells `report`. Ends early, and tells nothing, once `stop` is set.
+/// Counts what [`create`] will archive of this machine's files, and tells `report`. Ends early, and tells nothing, once
+/// `stop` is set.
 pub fn survey(sources: &Sources, settings: &CreateSettings, report: &Report, stop: &Stop) {
     let survey = Survey {
         exclude: &settings.exclude,
         one_file_system: settings.one_file_system,
         with_sizes: true,
     };
+    let Place::Local(base) = &sources.base else {
+        return;
+    };
     let tops = sources.paths.iter().map(|path| {
-        let place = match &sources.base {
-            Place::Local(base) => Place::Local(base.join(path)),
-            Place::Volume(base) => Place::Volume(volume::place_of(base, path)?),
-        };
-        let steps: Vec<_> = names::steps(&walk::inside(path))
-            .map(<[u8]>::to_vec)
-            .collect();
-        Ok((place, steps.join(&b'/')))
+        let member = walk::inside(path);
+        let steps: Vec<_> = names::steps(&member).collect();
+        (base.join(path), steps.join(&b'/'))
     });
-    // What has no such path is told by who archives it.
-    if let Ok(tops) = tops.collect::<io::Result<Vec<_>>>() {
-        survey.count_below(&tops, report, stop);
-    }
+    survey.count_below(tops, report, stop);
 }
 
 /// The first name of a file in the archive.

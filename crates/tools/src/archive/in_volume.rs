@@ -16,6 +16,8 @@ use crate::{
 const NEW_FILE: u16 = 0o666;
 /// Mode bits that an archive takes over from what it replaces.
 const PERMISSIONS: u16 = 0o777;
+/// Those that are the mask of an access list, where there is one, and no rights of the group.
+const OF_GROUP: u16 = 0o070;
 
 /// An archive that is read.
 pub struct StoredArchive {
@@ -98,9 +100,13 @@ impl NewArchive {
 fn dress(existing: Option<&Facts>, umask: u32) -> Dress {
     let existing = existing.map(|existing| &existing.attributes);
     let umask = umask as u16;
-    let permissions = existing.map_or(NEW_FILE & !umask, |existing| {
-        existing.permissions & PERMISSIONS
-    });
+    let permissions = match existing {
+        None => NEW_FILE & !umask,
+        Some(existing) if existing.access_list.is_some() => {
+            existing.permissions & PERMISSIONS & !OF_GROUP
+        }
+        Some(existing) => existing.permissions & PERMISSIONS,
+    };
     Dress {
         owner: existing.map(|existing| (existing.uid, existing.gid)),
         permissions: Some(permissions),

@@ -12,12 +12,12 @@ use std::{
 };
 
 use rustix::{
-    fs::{FileType, Mode, PROC_SUPER_MAGIC, Stat, fchmod},
+    fs::{FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fchmod, openat},
     io::Errno,
 };
 
 use super::FileId;
-use crate::local::{self, Place, Temporary, kind_of, permissions};
+use crate::local::{self, Attributes, Place, Temporary, kind_of, permissions};
 
 /// Links that are followed from one to the next, as the system has it.
 const LINKS_MAX: usize = 40;
@@ -28,6 +28,8 @@ pub struct WholeFile {
     file: Temporary,
     name: CString,
     existing: Option<Stat>,
+    /// Its access list, which is not taken over; none where it has none.
+    list: Option<Attributes>,
     umask: u32,
 }
 
@@ -41,10 +43,16 @@ impl WholeFile {
             Some(FileType::Directory) => return Err(Errno::ISDIR.into()),
             Some(_) => return Err(io::Error::other("what has its name is no file")),
         }
+        let list = existing.as_ref().and_then(|_| {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let file = openat(&place.directory, &place.name, flags, Mode::empty()).ok()?;
+            local::access_list(file).ok()
+        });
         Ok(Self {
             file: Temporary::create(&place.directory, &place.name)?,
             name: place.name,
             existing,
+            list,
             umask,
         })
     }
@@ -70,7 +78,12 @@ impl WholeFile {
                 permissions(existing) & Mode::from_raw_mode(0o777)
             }
         };
-        fchmod(&self.file, mode)?;
+        match (&self.existing, &self.list) {
+            (Some(_), Some(list)) => local::set_mode(&self.file, mode, list)?,
+            // What a list that cannot be read gives the group is not known.
+            (Some(_), None) => fchmod(&self.file, mode.difference(Mode::RWXG))?,
+            (None, _) => fchmod(&self.file, mode)?,
+        }
         self.file.publish(&self.name)
     }
 }

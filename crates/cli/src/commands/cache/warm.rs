@@ -24,7 +24,7 @@ use crate::{
     control::{Phase, Status, client},
     environment::Environment,
     failure::{Failure, Outcome},
-    mount_table, output, places, text_table,
+    mount_table, output, places, sharing, text_table,
 };
 
 /// Files that are read at once.
@@ -73,7 +73,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let mounts = client::all(&place).into_iter().map(|found| found.status);
     let mounts: Vec<_> = mounts.filter(is_there).collect();
     let (mountpoint, root) = locate(what, &mounts)?;
-    let socket = place.socket_of(&mountpoint);
+    let socket = sharing::sockets_at(&place, &mountpoint).swap_remove(0);
     for pass in 1..=PASSES_MAX {
         let before = left_out(&socket)?;
         let warming = Warming::new(&root, &socket);
@@ -116,7 +116,7 @@ fn locate(what: &str, mounts: &[Status]) -> Outcome<(PathBuf, PathBuf)> {
     })?;
     let mut around = mounts
         .iter()
-        .filter(|mount| path.starts_with(&mount.mountpoint));
+        .filter(|mount| sharing::places(mount).any(|at| path.starts_with(at)));
     let mount = around.next().ok_or_else(|| {
         Failure::new(
             format!("`{what}` is in no mount of this user"),

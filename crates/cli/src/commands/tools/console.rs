@@ -5,7 +5,7 @@ use std::{
         Arc, OnceLock,
         mpsc::{self, RecvTimeoutError},
     },
-    thread::{self, ScopedJoinHandle},
+    thread,
     time::Duration,
 };
 
@@ -51,20 +51,6 @@ impl Default for Work {
     }
 }
 
-/// A count of what there is to do. Dropped, it ends.
-pub(in crate::commands) struct Counting<'scope> {
-    enough: &'scope Stop,
-    thread: Option<ScopedJoinHandle<'scope, ()>>,
-}
-
-impl Drop for Counting<'_> {
-    fn drop(&mut self) {
-        self.enough.set();
-        // What it panicked of was printed, and nothing depends on it.
-        let _ = self.thread.take().map(ScopedJoinHandle::join);
-    }
-}
-
 /// A tool that runs.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::commands) struct Work {
@@ -83,15 +69,15 @@ pub(in crate::commands) struct Work {
 impl Work {
     /// Runs `tool` until its end or Ctrl-C, and tells what came of it.
     pub(in crate::commands) fn run(self, tool: impl FnOnce(&Report, &Stop) -> Outcome) -> Outcome {
-        self.run_counted(|_, _| {}, |report, stop, _| tool(report, stop))
+        self.run_counted(|_, _| {}, tool)
     }
 
-    /// The same, while `count` finds out how much there is to do, where a terminal shows how long that takes. It is over with
-    /// all that it has when the [`Counting`] of the tool has ended.
+    /// The same, while `count` finds out how much there is to do, where a terminal shows how long that takes. It is stopped
+    /// when the tool ends.
     pub(in crate::commands) fn run_counted(
         self,
         count: impl FnOnce(&Report, &Stop) + Send,
-        tool: impl FnOnce(&Report, &Stop, Counting<'_>) -> Outcome,
+        tool: impl FnOnce(&Report, &Stop) -> Outcome,
     ) -> Outcome {
         limits::raised_descriptor_limit();
         let stop = Stop::default();
@@ -108,18 +94,19 @@ impl Work {
         let outcome = thread::scope(|scope| {
             let (report, enough) = (&report, &enough);
             scope.spawn(move || self.draw(report, &ended));
-            let thread = match output::is_drawn() {
-                true => Some(scope.spawn(move || count(report, enough))),
-                false => {
-                    drop(count);
-                    None
-                }
-            };
-            let outcome = tool(report, &stop, Counting { enough, thread });
+            if output::is_drawn() {
+                scope.spawn(move || count(report, enough));
+            }
+            let outcome = tool(report, &stop);
+            enough.set();
             drop(end);
             outcome
         });
-        outcome?;
+        if let Err(failure) = outcome {
+            // It ended the work, and is told last.
+            tell(&report.summary());
+            return Err(failure);
+        }
         let concluded = self.conclude(&report, begun.elapsed(), stop.is_set());
         match unwritten.get() {
             None => concluded,
@@ -204,9 +191,7 @@ impl Work {
 
     fn conclude(self, report: &Report, elapsed: Duration, is_stopped: bool) -> Outcome {
         let summary = report.summary();
-        for line in summary.remarks.iter().chain(&summary.failures) {
-            output::complain(&crate::legible::legible(line));
-        }
+        tell(&summary);
         if self.json && !self.is_silent {
             output::print_json(&as_json(&summary, elapsed, is_stopped))?;
         }
@@ -253,6 +238,13 @@ fn as_json(summary: &Summary, elapsed: Duration, is_stopped: bool) -> serde_json
     value["seconds"] = json!(elapsed.as_secs_f64());
     value["interrupted"] = json!(is_stopped);
     value
+}
+
+/// Tells of what was done otherwise than asked, and of what was not.
+fn tell(summary: &Summary) {
+    for line in summary.remarks.iter().chain(&summary.failures) {
+        output::complain(&crate::legible::legible(line));
+    }
 }
 
 fn complain_each(line: &str) {

@@ -14,14 +14,14 @@ use penstock_tools::{
 
 use super::{
     Work,
-    direct::{MANIFEST_OPTIONS, Opening, is_url, refuse_idle_manifest},
+    direct::{Opening, is_url},
     exclude_arguments, json_argument, lettered, patterns, threads, threads_argument,
 };
 use crate::{
     command_line::{self, flag},
     environment::Environment,
     failure::{Failure, Outcome},
-    options::{Given, Scope},
+    options::Scope,
 };
 
 const EXAMPLES: &str = "\
@@ -32,7 +32,6 @@ Examples:
   parcp -P 64 -r /data s3://bucket/data              # into a bucket, without a mount
   parcp --restore s3://bucket/data /back             # and out of it
   parcp -a fileset://home/a s3://bucket/a            # from a fileset into a bucket
-  parcp -r --manifest list.csv s3://bucket/data /data # the objects of a list, without a listing
 
 Exit status: 0 all was copied, 1 something was not or changed while it was read, 130 interrupted.";
 
@@ -78,20 +77,12 @@ pub(crate) fn command() -> Command {
         .after_help(EXAMPLES)
 }
 
-/// Options of stores, of the keys of filesets, and of manifests. `--checksum` is the one of copies: what an upload says of
-/// its bytes is set in the environment or the configuration file.
+/// Options of stores and of the keys of filesets. `--checksum` is the one of copies: what an upload says of its bytes is
+/// set in the environment or the configuration file.
 pub(super) fn store_arguments() -> Vec<Arg> {
     let mut arguments = command_line::option_arguments(Scope::Fileset);
     arguments.retain(|argument| argument.get_id() != "checksum");
-    arguments.extend(command_line::arguments_of(&MANIFEST_OPTIONS));
     arguments
-}
-
-/// What is given of them.
-pub(super) fn store_options(matches: &ArgMatches) -> Vec<Given> {
-    let mut given = command_line::given_by_name(matches, Scope::Fileset);
-    given.extend(command_line::given_of(matches, MANIFEST_OPTIONS));
-    given
 }
 
 pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
@@ -105,31 +96,32 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         tells_each: matches.get_flag("verbose") || settings.dry_run,
         ..Work::default()
     };
-    let given = store_options(matches);
-    refuse_idle_manifest(&given, &sources)?;
     if sources.iter().chain([&target]).any(|path| is_url(path)) {
         let opening = Opening {
-            given,
+            given: command_line::given_by_name(matches, Scope::Fileset),
             environment,
             keeps_metadata: settings.preserve != Preserve::NOTHING,
             is_exact: settings.exact,
             deletes: settings.delete,
         };
         let opened = opening.open(&sources, &target)?;
-        let (places, settings) = (opened.sources.clone(), &settings);
+        let is_counted = !sources.iter().any(|source| is_url(source));
         return work.run_counted(
-            move |report, enough| survey(settings).count(&places, report, enough),
-            |report, stop, counting| {
-                direct::copy(&opened.sources, &opened.target, settings, report, stop);
-                drop(counting);
+            |report, enough| {
+                if is_counted {
+                    survey(&settings).count(&sources, report, enough);
+                }
+            },
+            |report, stop| {
+                direct::copy(&opened.sources, &opened.target, &settings, report, stop);
                 opened.shut_down(report);
                 Ok(())
             },
         );
     }
     work.run_counted(
-        |report, enough| survey(&settings).count_local(&sources, report, enough),
-        |report, stop, _| {
+        |report, enough| survey(&settings).count(&sources, report, enough),
+        |report, stop| {
             copy::copy(&sources, &target, &settings, report, stop);
             Ok(())
         },

@@ -21,7 +21,7 @@ use crate::{
     failure::{Failure, Outcome},
     filesets::{self, Fileset},
     logging,
-    options::{Given, Group, OptionSpec, Origin, Scope, Values, table},
+    options::{Given, Group, Origin, Scope, Values, table},
     places,
     predecessors::Predecessors,
     resources::Resources,
@@ -37,12 +37,6 @@ const PROGRAM: Origin = Origin::Program("parcp");
 const TOLD: [&str; 2] = [
     "penstock_bucket::errors",
     "penstock_bucket::open_file::save",
-];
-/// What names the objects of a source in place of a listing.
-pub(super) const MANIFEST_OPTIONS: [&OptionSpec; 3] = [
-    &table::MANIFEST,
-    &table::MANIFEST_COLUMNS,
-    &table::INDEX_DIR,
 ];
 /// No mount point: nothing is mounted.
 const NOWHERE: &str = "/dev/null";
@@ -191,19 +185,6 @@ impl Url {
     }
 }
 
-impl Url {
-    /// The same of a bucket whose manifest says what is below it.
-    fn listed_by_manifest(self) -> Self {
-        Self {
-            kind: VolumeKind::Stream,
-            volume: self.shown.trim_end_matches('/').to_owned(),
-            path: Vec::new(),
-            is_directory: true,
-            ..self
-        }
-    }
-}
-
 /// Refuses keys with names that no file can have: without those it would be another key.
 fn refuse_no_names(shown: &str, path: &str) -> Outcome {
     let path = path.strip_suffix('/').unwrap_or(path);
@@ -227,7 +208,6 @@ pub(super) struct Opened {
 }
 
 struct OpenVolume {
-    kind: VolumeKind,
     url: String,
     tree: VolumeTree,
     volume: OpenedVolume,
@@ -269,6 +249,15 @@ impl Opening<'_> {
         Ok(opened)
     }
 
+    /// Opens the volume of an archive that is made of what is at `paths` of this machine.
+    pub(super) fn open_archive(&self, archive: &Path, paths: &[PathBuf]) -> Outcome<Opened> {
+        let into = Named::of(archive)?;
+        for path in paths {
+            refuse_overlap(&Named::Local(path.clone()), &into, (true, false))?;
+        }
+        self.open(&[], archive)
+    }
+
     /// Opens what is read alone, and becomes the file `into`.
     pub(super) fn open_source(&self, source: &Path, into: Option<&Path>) -> Outcome<Opened> {
         let named = Named::of(source)?;
@@ -284,11 +273,9 @@ impl Opening<'_> {
     fn place(&self, opened: &mut Opened, named: Named, is_source: bool) -> Outcome<Place> {
         let url = match named {
             Named::Local(path) => return Ok(Place::Local(path)),
-            Named::Volume(url) if is_source && self.has_manifest(&url) => url.listed_by_manifest(),
             Named::Volume(url) => url,
         };
-        let is_it = |one: &OpenVolume| (one.kind, &one.url) == (url.kind, &url.volume);
-        let at = opened.volumes.iter().position(is_it);
+        let at = opened.volumes.iter().position(|one| one.url == url.volume);
         let at = match at {
             Some(at) => at,
             None => {
@@ -337,17 +324,11 @@ impl Opening<'_> {
         };
         let by = identity(volume.keeps_owners && url.kind == VolumeKind::Fileset);
         Ok(OpenVolume {
-            kind: url.kind,
             url: url.volume.clone(),
             tree: VolumeTree::new(Arc::clone(files), by, runtime.handle().clone()),
             volume,
             is_source: false,
         })
-    }
-
-    /// Whether a manifest says what is in a bucket.
-    fn has_manifest(&self, url: &Url) -> bool {
-        url.kind == VolumeKind::Bucket && names_manifest(&self.given)
     }
 
     /// Says of a fileset that is mounted how to reach it.
@@ -370,18 +351,13 @@ impl Opening<'_> {
         let given = self.given.clone();
         let mut given = command_line::gathered(given, Some(&url.volume), self.environment)?;
         let is_bucket = url.kind == VolumeKind::Bucket;
-        let has_manifest = url.kind == VolumeKind::Stream;
         given.retain(|given| match given.spec.group {
-            Group::Stream => has_manifest && is_of_manifests(given.spec),
             Group::Metadata | Group::Files => is_bucket,
             Group::Transfers => is_bucket || given.spec.name == table::MEMORY.name,
             // The key of a fileset says nothing of a bucket that its files are copied to.
-            _ if given.spec.scope == Scope::Fileset => url.kind == VolumeKind::Fileset,
+            _ if given.spec.scope == Scope::Fileset => !is_bucket,
             _ => given.spec.scope == Scope::Store,
         });
-        if has_manifest {
-            given.push(ours(&table::TRANSPORT, "fuse"));
-        }
         if is_bucket {
             given.push(ours(&table::ATTR_TIMEOUT, BELIEVED));
         }
@@ -389,31 +365,6 @@ impl Opening<'_> {
             given.push(ours(&table::POSIX_METADATA, "on"));
         }
         Values::resolve(given)
-    }
-}
-
-fn is_of_manifests(spec: &OptionSpec) -> bool {
-    MANIFEST_OPTIONS.iter().any(|one| one.name == spec.name)
-}
-
-fn names_manifest(given: &[Given]) -> bool {
-    given
-        .iter()
-        .any(|given| given.spec.name == table::MANIFEST.name)
-}
-
-/// Refuses a manifest beside sources of which none is in a bucket.
-pub(super) fn refuse_idle_manifest(given: &[Given], sources: &[PathBuf]) -> Outcome {
-    let is_bucket = |source: &PathBuf| {
-        let named = Named::of(source);
-        matches!(named, Ok(Named::Volume(url)) if url.kind == VolumeKind::Bucket)
-    };
-    match names_manifest(given) && !sources.iter().any(is_bucket) {
-        true => Err(Failure::usage(
-            "`--manifest` says what is in a bucket, and no source is in one",
-            "name s3://BUCKET[/PATH], oss://BUCKET[/PATH] or file:///DIRECTORY to copy from, or leave it out",
-        )),
-        false => Ok(()),
     }
 }
 

@@ -118,10 +118,10 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     work.run_counted(
         |report, enough| {
             if is_counted {
-                survey.count_local(&paths, report, enough);
+                survey.count(&paths, report, enough);
             }
         },
-        |report, stop, _| {
+        |report, stop| {
             remove::remove(&paths, &settings, report, stop);
             if let Some(remote) = &in_buckets {
                 remote.remove(matches, report, stop);

@@ -21,14 +21,15 @@ use penstock_tools::{
 
 use super::{
     Work, check_local,
-    cp::{store_arguments, store_options, umask},
-    direct::{Opening, is_url, refuse_idle_manifest},
+    cp::{store_arguments, umask},
+    direct::{Opening, is_url},
     exclude_arguments, json_argument, lettered, patterns, threads, threads_argument,
 };
 use crate::{
-    command_line::flag,
+    command_line::{self, flag},
     environment::Environment,
     failure::{Exit, Failure, Outcome},
+    options::Scope,
 };
 
 use super::{console::Ending, pipes::Patient};
@@ -212,8 +213,6 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         true => None,
         false => url(matches)?,
     };
-    let sources: Vec<_> = base.iter().filter(|_| is_create).cloned().collect();
-    refuse_idle_manifest(&store_options(matches), &sources)?;
     if base.is_none() && !file.is_some_and(|file| is_url(file)) {
         return run_here(matches, file);
     }
@@ -238,7 +237,7 @@ fn run_here(matches: &ArgMatches, file: Option<&PathBuf>) -> Outcome {
         let counted = sources.clone();
         return work.run_counted(
             |report, enough| archive::survey(&counted, &settings, report, enough),
-            |report, stop, _| create(&archive, sources, &settings, report, stop),
+            |report, stop| create(&archive, sources, &settings, report, stop),
         );
     }
     let settings = extract_settings(matches)?;
@@ -352,9 +351,10 @@ fn take_with(
         .cloned()
         .collect();
     let opened = match stored.first().filter(|_| is_list) {
-        Some(file) => opening.open_source(file, None)?,
-        None => opening.open(&stored, &url.unwrap_or_else(|| base(matches)))?,
+        Some(file) => opening.open_source(file, None),
+        None => opening.open(&stored, &url.unwrap_or_else(|| base(matches))),
     };
+    let opened = opened.map_err(unopened)?;
     work(matches, file).run(|report, stop| {
         let archive = Archive::of(file, opened.sources.first());
         let base = (!is_list).then_some(&opened.target);
@@ -374,16 +374,24 @@ fn create_with(
 ) -> Outcome {
     let settings = &create_settings(matches, file)?;
     let stored = file.filter(|file| is_url(file));
-    let mut opened = match (url, stored) {
-        (Some(url), None) => opening.open_source(url, file.map(PathBuf::as_path))?,
-        (url, stored) => {
-            let from: Vec<_> = url.into_iter().map(Path::to_path_buf).collect();
-            opening.open(&from, stored.map_or(Path::new("."), PathBuf::as_path))?
+    let here = match url {
+        None => Some(sources(matches)?),
+        Some(_) => None,
+    };
+    let opened = match (url, stored) {
+        (Some(url), Some(stored)) => opening.open(&[url.to_owned()], stored),
+        (Some(url), None) => opening.open_source(url, file.map(PathBuf::as_path)),
+        (None, stored) => {
+            let base = base(matches);
+            let paths = here.iter().flat_map(|here| &here.paths);
+            let paths: Vec<_> = paths.map(|path| base.join(path)).collect();
+            opening.open_archive(stored.map_or(Path::new("."), PathBuf::as_path), &paths)
         }
     };
-    let sources = match url {
-        None => sources(matches)?,
-        Some(_) => Sources {
+    let mut opened = opened.map_err(unopened)?;
+    let sources = match here {
+        Some(here) => here,
+        None => Sources {
             base: opened.sources.remove(0),
             paths: paths_below(matches),
             except: Vec::new(),
@@ -391,11 +399,11 @@ fn create_with(
     };
     let counted = sources.clone();
     work(matches, file).run_counted(
-        move |report, enough| archive::survey(&counted, settings, report, enough),
-        |report, stop, counting| {
+        |report, enough| archive::survey(&counted, settings, report, enough),
+        |report, stop| {
             let archive = Archive::of(file, stored.map(|_| &opened.target));
             let created = create(&archive, sources, settings, report, stop);
-            drop((archive, counting));
+            drop(archive);
             opened.shut_down(report);
             created
         },
@@ -414,7 +422,7 @@ fn paths_below(matches: &ArgMatches) -> Vec<PathBuf> {
 
 fn opening<'a>(matches: &ArgMatches, environment: &'a Environment) -> Opening<'a> {
     Opening {
-        given: store_options(matches),
+        given: command_line::given_by_name(matches, Scope::Fileset),
         environment,
         keeps_metadata: true,
         is_exact: true,
@@ -520,7 +528,11 @@ fn create(
         Archive::Standard => create_here(None, sources, settings, (report, stop)),
         Archive::Local(path) => create_here(Some(path), sources, settings, (report, stop)),
     };
-    created.map_err(|error| unwritable(archive.name(), &error))
+    match created {
+        // An end on request is no failure.
+        Err(_) if stop.is_set() => Ok(()),
+        created => created.map_err(|error| unwritable(archive.name(), &error)),
+    }
 }
 
 /// Makes an archive in a bucket or a fileset.
@@ -555,11 +567,7 @@ fn create_here(
             Some(pipe) => create_to(pipe, &sources, settings, (report, stop)),
             None => create_to(&output, &sources, settings, (report, stop)),
         };
-        return match created {
-            // An end on request is no failure.
-            Err(_) if stop.is_set() => Ok(()),
-            created => created.and_then(|()| flush(output)),
-        };
+        return created.and_then(|()| flush(output));
     }
     let path = file.cloned().unwrap_or_default();
     let output = WholeFile::create(&path, umask())?;
@@ -579,6 +587,14 @@ fn create_to(
 ) -> io::Result<()> {
     let writer = BufWriter::with_capacity(BUFFER_BYTES, output);
     archive::create(sources, settings, Box::new(writer), report, stop)
+}
+
+/// Nothing was done: 1 stands for files that changed.
+fn unopened(failure: Failure) -> Failure {
+    match failure.exit() {
+        Exit::Failed => failure.with_exit(Exit::Fatal),
+        _ => failure,
+    }
 }
 
 fn unwritable(path: &OsStr, error: &io::Error) -> Failure {

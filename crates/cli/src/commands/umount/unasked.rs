@@ -19,7 +19,7 @@ use crate::{
     environment::Environment,
     explain,
     failure::{Exit, Failure, Outcome},
-    mount_table,
+    mount_table, sharing,
 };
 
 /// Unmounts what is on `mountpoint`, if that can be done without its program.
@@ -52,7 +52,7 @@ pub(super) fn unmount(
         Answer::Dead => {
             // Nothing can be saved through it, so nobody needs to close files in it first.
             detach(mountpoint)?;
-            return tell_what_is_left(place, mountpoint);
+            return tell_what_is_left(place, &entry);
         }
         Answer::Silent if entry.is_ours() => return Err(silent(&entry)),
         Answer::Silent | Answer::Alive => {}
@@ -74,10 +74,12 @@ pub(super) fn unmount(
     ))
 }
 
-/// Fails where a dead mount may have left something unsaved.
-fn tell_what_is_left(place: &SocketDirectory, mountpoint: &Path) -> Outcome {
+/// Fails where a dead mount may have left something unsaved. A fileset stages nothing.
+fn tell_what_is_left(place: &SocketDirectory, entry: &MountEntry) -> Outcome {
+    let mountpoint = &entry.mountpoint;
     match record::left(place, mountpoint, has_unsaved) {
         Left::Nothing => Ok(()),
+        Left::Unknown if sharing::is_of_fileset(entry) => Ok(()),
         Left::Staged(directories) => Err(staged(mountpoint, &directories)),
         Left::Unknown => Err(Failure::new(
             format!(

@@ -63,16 +63,10 @@ pub(super) fn walk(
     }
 }
 
-/// Where a path leads from the base.
-pub(super) fn place_of(base: &VolumePlace, path: &Path) -> io::Result<VolumePlace> {
-    let mut place = base.clone();
-    place.path.extend(below(path)?);
-    Ok(place)
-}
-
 /// What a path leads to, and what it is called in an archive: a file that the base itself is has the name of that.
 fn find(base: &VolumePlace, path: &Path) -> io::Result<(Found, Vec<u8>)> {
-    let mut names = place_of(base, path)?.path;
+    let mut names = base.path.clone();
+    names.extend(below(path)?);
     let file = base.source(&names)?;
     let is_directory = file.facts()?.attributes.kind == penstock_vfs::FileKind::Directory;
     let member = match inside(path) {
