@@ -102,12 +102,14 @@ impl Places {
         unmounted.unwrap_or_else(|error| Err(UnmountError::Failed(place, error.to_string())))
     }
 
-    /// Takes all of them out of the file tree.
+    /// Takes all of them out of the file tree, deeper ones first. One that stays keeps none of the others.
     pub(crate) async fn unmount_all(&self, mode: UnmountMode) -> Result<(), UnmountError> {
-        for place in self.list() {
-            self.unmount(place, mode).await?;
+        let mut outcome = Ok(());
+        for place in self.list().into_iter().rev() {
+            let unmounted = self.unmount(place, mode).await;
+            outcome = outcome.and(unmounted);
         }
-        Ok(())
+        outcome
     }
 
     /// Takes those away that a connection which was cut has left dead.
@@ -150,10 +152,15 @@ pub(crate) fn socket_of(sockets: &SocketDirectory, mountpoint: &Path) -> Option<
     let entry = mount_table::find(mountpoint);
     let is_shared = entry.as_ref().is_some_and(is_of_fileset);
     if entry.is_some() && !is_shared {
-        return Some(own);
+        let left = client::status(&own).is_ok_and(|status| has_left(&status, mountpoint));
+        return (!left).then_some(own);
     }
+    let serves = |status: &Status| match entry.as_ref().filter(|_| is_shared) {
+        Some(entry) => is_of(status, entry),
+        None => is_at(status, mountpoint),
+    };
     let gone = match client::status(&own) {
-        Ok(status) if is_at(&status, mountpoint) => return Some(own),
+        Ok(status) if serves(&status) => return Some(own),
         Ok(_) => true,
         Err(error) => match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => false,
@@ -162,7 +169,7 @@ pub(crate) fn socket_of(sockets: &SocketDirectory, mountpoint: &Path) -> Option<
     };
     let elsewhere = || {
         let mut all = client::all(sockets).into_iter();
-        let found = all.find(|found| is_at(&found.status, mountpoint));
+        let found = all.find(|found| serves(&found.status));
         found.map(|found| found.socket)
     };
     let found = is_shared.then(elsewhere).flatten();
@@ -175,6 +182,20 @@ pub(crate) fn sockets_at(sockets: &SocketDirectory, mountpoint: &Path) -> Vec<Pa
     let earlier = sockets.earlier(mountpoint).into_iter();
     let earlier = earlier.map(|earlier| earlier.path);
     std::iter::once(present).chain(earlier).collect()
+}
+
+/// Whether the process serves a mount that is elsewhere by now, and keeps a socket of this name.
+fn has_left(status: &Status, mountpoint: &Path) -> bool {
+    status.phase == Phase::Mounted && status.sharing.is_some() && !is_at(status, mountpoint)
+}
+
+/// Whether the process is that of what is mounted. One that was there before may still save, under the same name.
+fn is_of(status: &Status, entry: &MountEntry) -> bool {
+    let is_it = match &status.sharing {
+        Some(sharing) => sharing.device == entry.device,
+        None => is_at(status, &entry.mountpoint),
+    };
+    is_it && status.phase != Phase::Saving
 }
 
 /// Whether the process is, or was, that of the mount point.

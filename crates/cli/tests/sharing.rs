@@ -321,6 +321,41 @@ fn a_mount_point_that_was_left_is_mounted_on_by_another() {
     bed.end(&bed.one);
 }
 
+/// The process that had left the mount point answered for what another program had mounted there since: all was well, and
+/// nothing was unmounted.
+#[test]
+fn what_another_program_mounted_where_a_mount_left_is_not_said_to_be_unmounted() {
+    let Some(bed) = Bed::shared() else { return };
+    bed.part(&bed.one);
+    let tmpfs = ["-t", "tmpfs", "tmpfs"];
+    succeed(Command::new("mount").args(tmpfs).arg(&bed.one));
+    let ended = bed.umount(&bed.one);
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    assert!(ended.err.contains("tmpfs"), "{}", ended.err);
+    support::umount(&bed.one);
+    bed.end(&bed.two);
+}
+
+/// One that had something mounted over it kept the others from being unmounted, and they were dead when the process had ended.
+#[test]
+fn a_mount_point_under_another_mount_keeps_none_from_ending() {
+    let Some(bed) = Bed::shared() else { return };
+    let process = bed.process(&bed.two);
+    let third = bed.scratch.folder("a-third");
+    bed.share(&third, &[]);
+    succeed(
+        Command::new("mount")
+            .args(["-t", "tmpfs", "tmpfs"])
+            .arg(&third),
+    );
+    signal(process, "TERM");
+    wait_until("the others are gone", || {
+        !is_mounted(&bed.one) && !is_mounted(&bed.two)
+    });
+    succeed(Command::new("umount").arg(&third));
+    wait_until("it has ended", || !runs(process));
+}
+
 #[test]
 fn of_a_killed_mount_each_mount_point_is_cleared_away_as_of_any() {
     let Some(bed) = Bed::shared() else { return };

@@ -110,9 +110,17 @@ fn unmount_within(
         timeout,
         begun: clock::now(),
     };
+    let mounted = || mount_table::find(&mountpoint).map(|entry| entry.id);
+    let before = mounted();
     let socket = sharing::socket_of(&place, &mountpoint).ok_or(io::ErrorKind::NotFound.into());
     let outcome = match socket.and_then(|at| Connection::open(&at, &order(lazy, &mountpoint))) {
-        Ok(connection) => wait.follow(connection),
+        Ok(connection) => wait.follow(connection).and_then(|()| {
+            // A process may have been asked that was there once.
+            match before.is_some() && mounted() == before {
+                true => Err(wait.untouched()),
+                false => Ok(()),
+            }
+        }),
         Err(_) if !earlier.is_empty() && mount_table::find(&mountpoint).is_none() => Ok(()),
         Err(_) if remove_dead_stream(&mountpoint, environment)? => Ok(()),
         Err(_) => unasked::unmount(&place, &mountpoint, lazy, environment),
@@ -269,6 +277,13 @@ impl Wait<'_> {
             format!("{advice}{again}"),
         )
         .with_exit(Exit::Unsaved)
+    }
+
+    fn untouched(&self) -> Failure {
+        Failure::new(
+            format!("`{}` is still mounted", self.mountpoint.display()),
+            "`penstock stats` lists the mounts; try again",
+        )
     }
 
     fn late(&self) -> Failure {

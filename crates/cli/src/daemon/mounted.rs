@@ -189,7 +189,7 @@ impl Core {
         if let Err(error) = self.take_out_of_sight(place, waiters).await {
             return answer(Obeyed::Refused(refusal(&error)));
         }
-        let left = self.answers.stage.places().map(Places::list);
+        let left = self.places().map(Places::list);
         match left {
             Some(left) if place.is_some() && !left.is_empty() => answer(Obeyed::Parted(left)),
             _ => self.keep_telling(waiters, Sight::Out).await,
@@ -214,18 +214,26 @@ impl Core {
         }
     }
 
+    /// The mount points, as long as the kernel has the mount: later the number of its device is another's.
+    fn places(&self) -> Option<&Places> {
+        let places = self.answers.stage.places();
+        places.filter(|_| self.door.is_used())
+    }
+
     /// Takes one mount point out of the file tree, or all.
     async fn unmount(&self, place: Option<&Path>, mode: UnmountMode) -> Result<(), UnmountError> {
-        match (self.answers.stage.places(), place) {
+        match (self.places(), place) {
             (Some(places), Some(place)) => places.unmount(place.to_owned(), mode).await,
             (Some(places), None) => places.unmount_all(mode).await,
+            // The last of several mount points has gone, whoever took it away.
+            (None, _) if self.answers.stage.places().is_some() => Ok(()),
             (None, _) => self.door.unmount(mode).await,
         }
     }
 
     /// Leaves with all mount points, and gives those who use them `grace` to finish.
     async fn leave(&self, grace: Duration) -> Unsaved {
-        if let Some(places) = self.answers.stage.places()
+        if let Some(places) = self.places()
             && places.unmount_all(UnmountMode::Plain).await.is_err()
             && let Err(error) = places.unmount_all(UnmountMode::Lazy).await
         {
