@@ -13,7 +13,9 @@ use std::{
 };
 
 use penstock_devserver::{Fault, FaultRule, Operation, Server};
-use support::{BUCKET, Ended, Scratch, run, strict_server, succeed, wait_until, with_access};
+use support::{
+    BUCKET, Ended, Scratch, penstock, run, strict_server, succeed, wait_until, with_access,
+};
 
 /// A tree with something of each kind.
 fn make_tree(scratch: &Scratch, files: usize) -> PathBuf {
@@ -36,14 +38,6 @@ fn make_tree(scratch: &Scratch, files: usize) -> PathBuf {
         .set_modified(old)
         .unwrap();
     tree
-}
-
-fn penstock(scratch: &Scratch, server: &Server, arguments: &[&str]) -> Command {
-    let mut command = scratch.penstock();
-    with_access(&mut command, server)
-        .env("PENSTOCK_FILESET_DIR", scratch.path("filesets"))
-        .args(arguments);
-    command
 }
 
 fn cp(scratch: &Scratch, server: &Server, arguments: &[&str]) -> Command {

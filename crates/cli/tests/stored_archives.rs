@@ -13,16 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_devserver::{Fault, FaultRule, Operation, Server};
-use support::{BUCKET, Scratch, run, strict_server, succeed, with_access};
-
-fn penstock(scratch: &Scratch, server: &Server, arguments: &[&str]) -> Command {
-    let mut command = scratch.penstock();
-    with_access(&mut command, server)
-        .env("PENSTOCK_FILESET_DIR", scratch.path("filesets"))
-        .args(arguments);
-    command
-}
+use penstock_devserver::{Fault, FaultRule, Operation};
+use support::{BUCKET, Scratch, penstock, run, strict_server, succeed};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()

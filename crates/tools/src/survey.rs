@@ -10,9 +10,8 @@ use penstock_vfs::FileKind;
 use rustix::io::Errno;
 
 use crate::{
-    Patterns, Report, Stop,
-    direct::{Place, source_at},
-    tree::{Found, Listing, Source},
+    Patterns, Report, Stop, local,
+    tree::{Found, Listing, Source, local::LocalSource},
 };
 
 /// Levels of directories that are kept open. A deeper tree is not counted: open files are for the work.
@@ -64,8 +63,8 @@ impl Survey<'_> {
     ) {
         let mut counted = Counted::default();
         for (place, path) in tops {
-            let top = source_at(&Place::Local(place), true);
-            let added = top.and_then(|top| self.add((top, &path), &mut counted, stop));
+            let place = local::Place::through(&place);
+            let added = place.and_then(|place| self.add((place, path), &mut counted, stop));
             if added.is_err() || stop.is_set() {
                 return;
             }
@@ -75,16 +74,20 @@ impl Survey<'_> {
 
     fn add(
         &self,
-        (top, path): (Box<dyn Source>, &[u8]),
+        (place, path): (local::Place, Vec<u8>),
         counted: &mut Counted,
         stop: &Stop,
     ) -> io::Result<()> {
+        let top = LocalSource {
+            directory: place.directory,
+            name: place.name,
+        };
         let facts = top.facts()?;
-        counted.add(&*top, self.with_sizes);
+        counted.add(&top, self.with_sizes);
         if facts.attributes.kind != FileKind::Directory {
             return Ok(());
         }
-        let mut levels = vec![Level::enter(&*top, path.to_vec())?];
+        let mut levels = vec![Level::enter(&top, path)?];
         while let Some(level) = levels.last_mut() {
             if stop.is_set() {
                 break;
@@ -98,8 +101,8 @@ impl Survey<'_> {
                 continue;
             }
             counted.add(&*found.file, self.with_sizes);
-            let is_left = self.one_file_system && is_elsewhere(&*found.file, facts.device);
-            if !found.is_directory || is_left {
+            let is_left = || self.one_file_system && is_elsewhere(&*found.file, facts.device);
+            if !found.is_directory || is_left() {
                 continue;
             }
             if levels.len() == LEVELS_MAX {
@@ -160,56 +163,56 @@ fn is_elsewhere(directory: &dyn Source, device: u64) -> bool {
 #[cfg(test)]
 #[allow(clippy::disallowed_methods)]
 mod tests {
-    use std::fs;
+    use std::{fs, path::Path};
 
     use super::*;
 
-    fn left_of(done: u64, exclude: &Patterns, with_sizes: bool) -> Option<f64> {
+    /// A report of nothing that was done yet, once what is at `path` was counted.
+    fn counted(path: &Path, exclude: &Patterns, with_sizes: bool, stop: &Stop) -> Report {
+        let report = Report::default();
+        let survey = Survey {
+            exclude,
+            one_file_system: true,
+            with_sizes,
+        };
+        survey.count([&path.to_owned()], &report, stop);
+        report
+    }
+
+    fn left_of(done: u64, exclude: &Patterns) -> Option<f64> {
         let folder = tempfile::tempdir().expect("a folder");
         let inner = folder.path().join("a/b");
         fs::create_dir_all(&inner).expect("made");
         for number in 0..7 {
             fs::write(inner.join(number.to_string()), [0; 1000]).expect("written");
         }
-        let report = Report::default();
+        let report = counted(folder.path(), exclude, false, &Stop::default());
         report.files.add(done);
-        let survey = Survey {
-            exclude,
-            one_file_system: true,
-            with_sizes,
-        };
-        survey.count([&folder.path().to_owned()], &report, &Stop::default());
         report.left()
     }
 
     #[test]
     fn what_is_left_is_the_part_of_all_names_that_was_not_dealt_with() {
         let nothing = Patterns::default();
-        assert_eq!(left_of(0, &nothing, false), Some(1.0));
-        assert_eq!(left_of(5, &nothing, false), Some(0.5));
-        assert_eq!(left_of(10, &nothing, false), Some(0.0));
-        assert_eq!(left_of(11, &nothing, false), None, "the count was wrong");
+        assert_eq!(left_of(0, &nothing), Some(1.0));
+        assert_eq!(left_of(5, &nothing), Some(0.5));
+        assert_eq!(left_of(10, &nothing), Some(0.0));
+        assert_eq!(left_of(11, &nothing), None, "the count was wrong");
     }
 
     #[test]
     fn what_patterns_leave_out_is_not_waited_for() {
         let mut exclude = Patterns::default();
         exclude.add(b"/a/b").expect("added");
-        assert_eq!(left_of(1, &exclude, false), Some(0.5));
+        assert_eq!(left_of(1, &exclude), Some(0.5));
     }
 
     #[test]
     fn bytes_that_stay_as_they_are_count_as_done() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("large"), vec![0; 10 << 20]).expect("written");
-        let report = Report::default();
         let nothing = Patterns::default();
-        let survey = Survey {
-            exclude: &nothing,
-            one_file_system: false,
-            with_sizes: true,
-        };
-        survey.count([&folder.path().to_owned()], &report, &Stop::default());
+        let report = counted(folder.path(), &nothing, true, &Stop::default());
         assert_eq!(report.left(), Some(1.0));
         report.directories.add(1);
         report.stay(10 << 20);
@@ -222,29 +225,17 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let deep = "d/".repeat(LEVELS_MAX);
         fs::create_dir_all(folder.path().join(deep)).expect("made");
-        let report = Report::default();
         let nothing = Patterns::default();
-        let survey = Survey {
-            exclude: &nothing,
-            one_file_system: false,
-            with_sizes: false,
-        };
-        survey.count([&folder.path().to_owned()], &report, &Stop::default());
+        let report = counted(folder.path(), &nothing, false, &Stop::default());
         assert_eq!(report.left(), None);
     }
 
     #[test]
     fn a_count_that_was_cut_off_says_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (report, stop) = (Report::default(), Stop::default());
+        let stop = Stop::default();
         stop.set();
-        let nothing = Patterns::default();
-        let survey = Survey {
-            exclude: &nothing,
-            one_file_system: false,
-            with_sizes: false,
-        };
-        survey.count([&folder.path().to_owned()], &report, &stop);
+        let report = counted(folder.path(), &Patterns::default(), false, &stop);
         assert_eq!(report.left(), None);
     }
 }

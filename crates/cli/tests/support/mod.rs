@@ -147,6 +147,15 @@ pub fn with_access<'a>(command: &'a mut Command, server: &Server) -> &'a mut Com
         .env("PENSTOCK_ACCESS_KEY_SECRET", SECRET)
 }
 
+/// The program with these arguments, what it needs to speak to `server`, and a place for filesets.
+pub fn penstock(scratch: &Scratch, server: &Server, arguments: &[&str]) -> Command {
+    let mut command = scratch.penstock();
+    with_access(&mut command, server)
+        .env("PENSTOCK_FILESET_DIR", scratch.path("filesets"))
+        .args(arguments);
+    command
+}
+
 /// What a command printed and how it ended.
 #[derive(Debug)]
 pub struct Ended {

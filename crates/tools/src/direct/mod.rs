@@ -14,12 +14,11 @@ mod patience;
 mod plan;
 mod prune;
 
-use std::{ffi::CString, io, path::PathBuf};
+use std::{ffi::CString, path::PathBuf};
 
 use crate::{
     Report, Stop,
     copy::Settings,
-    tree::Source,
     volume::VolumeTree,
     work::{Crew, Order},
 };
@@ -64,11 +63,6 @@ pub fn copy(sources: &[Place], target: &Place, settings: &Settings, report: &Rep
             crew.submit(task);
         }
     });
-}
-
-/// What is at a place.
-pub(crate) fn source_at(place: &Place, is_recursive: bool) -> io::Result<Box<dyn Source>> {
-    plan::find(place, is_recursive).map(|start| start.file)
 }
 
 #[cfg(test)]

@@ -64,8 +64,8 @@ enum To {
 }
 
 /// A source that was found.
-pub(super) struct Start {
-    pub(super) file: Box<dyn Source>,
+struct Start {
+    file: Box<dyn Source>,
     facts: Facts,
     /// What its copy is called in a directory.
     name: CString,
@@ -229,7 +229,7 @@ fn begin_in_root(top: Branch, item: Item, root: &Arc<dyn Target>) -> io::Result<
     Ok(Task::Begin(node, true))
 }
 
-pub(super) fn find(source: &Place, is_recursive: bool) -> io::Result<Start> {
+fn find(source: &Place, is_recursive: bool) -> io::Result<Start> {
     match source {
         Place::Local(path) => find_local(path, is_recursive),
         Place::Volume(place) => find_in_volume(place),

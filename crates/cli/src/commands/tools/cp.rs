@@ -7,7 +7,7 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use penstock_tools::{
-    Survey,
+    Report, Stop, Survey,
     copy::{self, Preserve, Settings, Unchanged},
     direct,
 };
@@ -96,7 +96,13 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         tells_each: matches.get_flag("verbose") || settings.dry_run,
         ..Work::default()
     };
-    if sources.iter().chain([&target]).any(|path| is_url(path)) {
+    let is_remote = sources.iter().any(|source| is_url(source));
+    let count = |report: &Report, enough: &Stop| {
+        if !is_remote {
+            survey(&settings).count(&sources, report, enough);
+        }
+    };
+    if is_remote || is_url(&target) {
         let opening = Opening {
             given: command_line::given_by_name(matches, Scope::Fileset),
             environment,
@@ -105,27 +111,16 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
             deletes: settings.delete,
         };
         let opened = opening.open(&sources, &target)?;
-        let is_counted = !sources.iter().any(|source| is_url(source));
-        return work.run_counted(
-            |report, enough| {
-                if is_counted {
-                    survey(&settings).count(&sources, report, enough);
-                }
-            },
-            |report, stop| {
-                direct::copy(&opened.sources, &opened.target, &settings, report, stop);
-                opened.shut_down(report);
-                Ok(())
-            },
-        );
-    }
-    work.run_counted(
-        |report, enough| survey(&settings).count(&sources, report, enough),
-        |report, stop| {
-            copy::copy(&sources, &target, &settings, report, stop);
+        return work.run_counted(count, |report, stop| {
+            direct::copy(&opened.sources, &opened.target, &settings, report, stop);
+            opened.shut_down(report);
             Ok(())
-        },
-    )
+        });
+    }
+    work.run_counted(count, |report, stop| {
+        copy::copy(&sources, &target, &settings, report, stop);
+        Ok(())
+    })
 }
 
 fn survey(settings: &Settings) -> Survey<'_> {
