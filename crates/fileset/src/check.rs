@@ -174,6 +174,10 @@ impl Survey {
                 schema::inode_in(key)?;
                 schema::FileLocks::decode(value)?;
             }
+            [kind::WRITE_LEASE, ..] => {
+                schema::inode_in(key)?;
+                schema::WriteLease::decode(value)?;
+            }
             // One that cannot be read is forgotten.
             [kind::CALL, ..] => {}
             [kind::CONTENT, ..] => self.contents.look(key, value),

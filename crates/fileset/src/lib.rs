@@ -62,4 +62,4 @@ pub use label::try_to_read_label;
 pub use label::{Label, LabelError};
 pub use schema::{BLOCK_SIZE, FORMAT_VERSION, Format};
 pub use usage::{Usage, format_of, generation_of, usage};
-pub use volume::{AccessTimes, FilesetVolume, Opening};
+pub use volume::{AccessTimes, Coherence, FilesetVolume, Opening};

@@ -10,7 +10,8 @@
 //!  open ──► the engine catches up ──► the follower is as far ──► what the file held when it was closed last, anywhere
 //! ```
 //!
-//! Between an `open` and the next one a machine lags behind the others by what the engine needs to tell it.
+//! Between an `open` and the next one a machine lags behind the others by what the engine needs to tell it, unless coherence is
+//! strict: then each look catches up.
 //!
 //! A machine whose session is over learns it from the same feed. It knows nothing of what happens from then on, so it
 //! shows nothing any more: each operation fails, those that only read too.
@@ -19,12 +20,14 @@
 //! |---|---|
 //! | [`follower`] | takes in what others change |
 //! | [`contents`] | of which files a door may have old bytes when it opens them |
+//! | [`leases`] | with strict coherence, who may have writes that are not saved |
 //! | [`locks`] | locks of files that hold on all machines |
 //! | [`orphans`] | files without a name that may be open elsewhere, and objects that may be read there |
 //! | [`sessions`] | which sessions are over, and whose objects are whose |
 
 mod contents;
 mod follower;
+mod leases;
 mod locks;
 mod orphans;
 mod sessions;
@@ -35,12 +38,13 @@ use penstock_base::{FsError, FsResult, Mutex};
 use penstock_vfs::{Watcher, Watchers};
 use tokio::{sync::watch, task::AbortHandle};
 
+pub(crate) use self::leases::{Changing, Leases};
 use self::{contents::Contents, locks::Bells, orphans::Orphans, sessions::Over};
 pub(crate) use self::{locks::VolumeLocks, sessions::living_writers};
 use crate::{
     engine::{Engine, EngineError, EngineResult, Moment, Peers},
     snapshots::Preserving,
-    volume::Parts,
+    volume::{Coherence, Parts},
 };
 
 /// What a machine knows of the others. See the module.
@@ -51,6 +55,8 @@ pub(crate) struct Machines {
     pub(crate) contents: Contents,
     orphans: Orphans,
     bells: Bells,
+    /// With strict coherence.
+    pub(crate) leases: Option<Leases>,
     sessions_over: Mutex<Over>,
     /// Up to where the follower took in what others changed.
     followed: watch::Sender<Moment>,
@@ -61,7 +67,7 @@ pub(crate) struct Machines {
 
 impl Machines {
     /// What is known of the others on this engine, if there can be any.
-    pub(crate) fn new(engine: &Arc<Preserving>) -> Option<Self> {
+    pub(crate) fn new(engine: &Arc<Preserving>, coherence: Coherence) -> Option<Self> {
         engine.peers()?;
         Some(Self {
             engine: Arc::clone(engine),
@@ -69,6 +75,7 @@ impl Machines {
             contents: Contents::default(),
             orphans: Orphans::default(),
             bells: Bells::default(),
+            leases: (coherence == Coherence::Strict).then(Leases::default),
             sessions_over: Mutex::default(),
             followed: watch::Sender::new(Moment::default()),
             over: OnceLock::new(),

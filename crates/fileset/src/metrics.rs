@@ -78,6 +78,14 @@ pub(crate) fn register(registry: &Registry, parts: &Arc<Parts>) {
     show(&table::FILESET_FAILED_TASKS, |parts| {
         parts.failures.tasks.value()
     });
+    show(&table::FILESET_WRITE_LEASES, |parts| {
+        parts.leases().map_or(0, |(_, leases)| leases.held() as u64)
+    });
+    show(&table::FILESET_RECALLED_WRITE_LEASES, |parts| {
+        parts
+            .leases()
+            .map_or(0, |(_, leases)| leases.recalled.value())
+    });
     show(&table::FILESET_DAMAGED_READS, |parts| {
         parts.failures.damaged.value()
     });

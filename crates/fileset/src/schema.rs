@@ -14,7 +14,7 @@
 //! | `C` inode, chunk | which bytes of the chunk lie where ([`Chunk`]); chunks that hold nothing have no key |
 //! | `O` inode | the file has no name left, and goes when nobody holds it any more: the session that took the last one away, or nothing if a machine was alone |
 //! | `R` inode, session | nothing: a session other than that holds a file without a name |
-//! | `A` inode | the locks of a file, with the sessions whose they are ([`FileLocks`]) |
+//! | `A` inode, `w` inode | the locks of a file, with the sessions whose they are ([`FileLocks`]); who may have unsaved writes of it ([`WriteLease`]) |
 //! | `M` writer | the session that stores objects of this writer |
 //! | `B` object | its length, and how many bytes of files refer to it ([`ObjectUse`]) |
 //! | `G` object | nothing: no file refers to it any more, and it is to be deleted from the bucket |
@@ -44,6 +44,7 @@ mod chunk;
 mod codec;
 mod compression;
 mod format;
+mod leases;
 mod locks;
 mod node;
 mod quota;
@@ -57,6 +58,7 @@ pub(crate) use chunk::{Chunk, Extent, FOLD_FIRST_AT, GRAIN, Share, Stored, UseCh
 pub use compression::Compression;
 pub(crate) use compression::{COMPRESSION, Frames};
 pub use format::{BLOCK_SIZE, FORMAT_VERSION, Format};
+pub(crate) use leases::{WriteLease, write_lease};
 pub(crate) use locks::{FileLocks, locks};
 pub(crate) use node::{Entry, Node, ObjectUse};
 pub(crate) use quota::{
@@ -115,6 +117,7 @@ pub(crate) mod kind {
     pub(crate) const ORPHAN: u8 = b'O';
     pub(crate) const HOLDER: u8 = b'R';
     pub(crate) const LOCKS: u8 = b'A';
+    pub(crate) const WRITE_LEASE: u8 = b'w';
     pub(crate) const WRITER: u8 = b'M';
     pub(crate) const OBJECT: u8 = b'B';
     pub(crate) const GARBAGE: u8 = b'G';

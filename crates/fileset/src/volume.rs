@@ -7,6 +7,7 @@
 mod access_times;
 mod attributes;
 mod changes;
+mod coherence;
 mod compression;
 mod dumping;
 mod holding;
@@ -35,9 +36,9 @@ use penstock_vfs::{
     Statistics, Unsaved, Volume, Watcher, WritePlace, Written, XattrMode, permission,
 };
 
+use self::holding::wanted;
 pub(crate) use self::parts::Parts;
-pub use self::{access_times::AccessTimes, opening::Opening};
-use self::{holding::wanted, names::believed_for};
+pub use self::{access_times::AccessTimes, coherence::Coherence, opening::Opening};
 use crate::{
     calls, collector,
     engine::{Engine, Reads, Transaction, transact},
@@ -100,8 +101,8 @@ impl FilesetVolume {
         self.parts.held.show(&mut attributes);
         Entry {
             attributes,
-            entry_ttl: TTL,
-            attributes_ttl: TTL,
+            entry_ttl: self.ttl(),
+            attributes_ttl: self.ttl(),
         }
     }
 
@@ -202,7 +203,7 @@ impl Volume for FilesetVolume {
                 Err(FsError::Stale) => {}
                 Err(error) => return Err(error),
                 Ok(entry) => {
-                    let entry_ttl = believed_for(dentry);
+                    let entry_ttl = self.believed_for(dentry);
                     return Ok(Lookup::Found(Entry { entry_ttl, ..entry }));
                 }
             }
@@ -210,6 +211,7 @@ impl Volume for FilesetVolume {
     }
 
     async fn parent(&self, _by: &Identity, directory: Inode) -> FsResult<Entry> {
+        self.see().await?;
         let node = self
             .query(|reads| operations::directory(reads, directory))
             .await?;
@@ -219,6 +221,7 @@ impl Volume for FilesetVolume {
     }
 
     async fn hold(&self, _by: &Identity, inode: Inode) -> FsResult<Entry> {
+        self.see().await?;
         self.parts.held.take(inode)?;
         self.held(inode).await
     }
@@ -236,7 +239,7 @@ impl Volume for FilesetVolume {
             return Err(FsError::Stale);
         }
         // A door that opens nothing asks so for what is there by now.
-        if self.parts.files.find(inode).is_none() {
+        if self.is_strict() || self.parts.files.find(inode).is_none() {
             self.parts.catch_up().await?;
         }
         self.hold(by, inode).await
@@ -247,6 +250,7 @@ impl Volume for FilesetVolume {
     }
 
     async fn attributes(&self, _by: &Identity, inode: Inode) -> FsResult<Entry> {
+        self.see_file(inode).await?;
         let attributes = self
             .query(|reads| operations::attributes(reads, inode))
             .await?;
@@ -260,10 +264,12 @@ impl Volume for FilesetVolume {
         changes: AttributeChanges,
     ) -> FsResult<Entry> {
         check_changeable(inode)?;
+        self.see_file(inode).await?;
         self.change_attributes(by, inode, changes).await
     }
 
     async fn read_symlink(&self, _by: &Identity, inode: Inode) -> FsResult<Bytes> {
+        self.see().await?;
         let found = self.query(|reads| {
             let target = reads.get(&schema::target(inode))?;
             Ok((operations::attributes(reads, inode)?, target))
@@ -412,6 +418,7 @@ impl Volume for FilesetVolume {
 
     async fn read(&self, _by: &Identity, at: Position, length: u32) -> FsResult<Payload> {
         self.parts.using(at.handle)?;
+        self.see_bytes(at.handle).await?;
         let read = self.parts.files.read(at, length).await;
         match read {
             Err(error) => {
@@ -433,7 +440,12 @@ impl Volume for FilesetVolume {
         data: Bytes,
     ) -> FsResult<Written> {
         self.parts.using(handle)?;
-        self.parts.files.write(by, handle, (place, data)).await
+        let changing = self.to_write(handle).await?;
+        let written = self.parts.files.write(by, handle, (place, data)).await?;
+        if changing.is_some() {
+            self.is_alive().await?;
+        }
+        Ok(written)
     }
 
     async fn allocate(
@@ -447,6 +459,7 @@ impl Volume for FilesetVolume {
         if !handle.access.writes() {
             return Err(FsError::BadHandle);
         }
+        let _changing = self.to_change(handle.file.inode).await?;
         self.parts
             .files
             .allocate(by, handle.file, range, allocation)
@@ -455,6 +468,7 @@ impl Volume for FilesetVolume {
 
     async fn seek(&self, from: Position, wanted: Seek) -> FsResult<u64> {
         self.parts.using(from.handle)?;
+        self.see_bytes(from.handle).await?;
         self.parts.files.seek(from, wanted).await
     }
 
@@ -467,6 +481,8 @@ impl Volume for FilesetVolume {
     ) -> FsResult<u64> {
         self.parts.using(source.handle)?;
         self.parts.using(target.handle)?;
+        self.see_bytes(source.handle).await?;
+        let _changing = self.to_write(target.handle).await?;
         let places = (source, target);
         self.parts.files.copy_range(by, places, length).await
     }
@@ -508,6 +524,7 @@ impl Volume for FilesetVolume {
     }
 
     async fn open_directory(&self, by: &Identity, inode: Inode) -> FsResult<HandleId> {
+        self.see().await?;
         let attributes = self
             .query(|reads| operations::directory_attributes(reads, inode))
             .await?;
@@ -525,6 +542,7 @@ impl Volume for FilesetVolume {
         from: ListFrom<'_>,
         sink: &mut dyn DirectorySink,
     ) -> FsResult<()> {
+        self.see().await?;
         let (directory, after) = match from {
             ListFrom::After(name) => (self.listings.find(handle, 0)?.0, Some(name.clone())),
             ListFrom::Position(0) => (self.listings.find(handle, 0)?.0, None),
@@ -550,11 +568,13 @@ impl Volume for FilesetVolume {
     }
 
     async fn xattr(&self, by: &Identity, inode: Inode, name: &[u8]) -> FsResult<Bytes> {
+        self.see().await?;
         self.query(|reads| operations::xattr(reads, by, inode, name))
             .await
     }
 
     async fn xattrs(&self, _by: &Identity, inode: Inode) -> FsResult<Vec<Bytes>> {
+        self.see().await?;
         self.query(|reads| operations::xattrs(reads, inode)).await
     }
 
@@ -588,6 +608,7 @@ impl Volume for FilesetVolume {
     }
 
     async fn statistics(&self, _by: &Identity, inode: Inode) -> FsResult<Statistics> {
+        self.see().await?;
         self.statistics_at(inode).await
     }
 

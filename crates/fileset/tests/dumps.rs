@@ -326,7 +326,7 @@ async fn what_belongs_to_machines_is_not_loaded() {
     let engine = filled(3).await;
     transact(&engine, |transaction| -> EngineResult<()> {
         let number = 9_u64.to_be_bytes();
-        for kind in [b'R', b'A', b'M', b'O'] {
+        for kind in [b'R', b'A', b'M', b'O', b'w'] {
             transaction.put(
                 &[&[kind], &number[..]].concat(),
                 Bytes::from_static(b"\x01old"),
@@ -346,7 +346,7 @@ async fn what_belongs_to_machines_is_not_loaded() {
         there.contains(&(orphan.into(), Bytes::new())),
         "nobody holds it"
     );
-    assert!(!there.iter().any(|(key, _)| b"RAMZ".contains(&key[0])));
+    assert!(!there.iter().any(|(key, _)| b"RAMZw".contains(&key[0])));
 }
 
 #[tokio::test(flavor = "multi_thread")]

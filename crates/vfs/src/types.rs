@@ -281,6 +281,8 @@ pub struct Opened {
     pub passes_once: bool,
     /// What a door was shown of the content when it opened the file before, or wrote to it, is what the file holds.
     pub is_unchanged: bool,
+    /// What others write to the file shows in the next read, so each read is to ask: a copy that a door keeps is not.
+    pub reads_through: bool,
     /// Closing the handle has nothing to report and nothing to save, so [`crate::Volume::flush`] need not be called.
     pub closes_silently: bool,
     /// A local file that holds, byte for byte, what this handle reads.
@@ -294,6 +296,7 @@ impl Opened {
             handle,
             passes_once: false,
             is_unchanged: false,
+            reads_through: false,
             closes_silently: true,
             local: None,
         }

@@ -4,14 +4,21 @@
 //! wrong in one way; then each worker goes on at the next machine, where it must find what it left. All workers add
 //! lines to one journal, each under its lock. In the end nothing is left that belongs to nobody. `make soak` does so
 //! for hundreds of rounds.
+//!
+//! With strict coherence programs on all machines read and write registers of one file besides, and what they saw can have
+//! happened one thing after the other.
 
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::unwrap_used,
-    clippy::panic
+    clippy::panic,
+    unreachable_pub
 )]
 
+#[path = "../../../crates/fileset/tests/machines/register.rs"]
+mod register;
+mod registers;
 #[path = "../../../crates/fileset/tests/database/server.rs"]
 mod server;
 mod worker;
@@ -29,6 +36,8 @@ use penstock_tests::{
     penstock, run_within,
     soak::{Chance, Weather},
 };
+use register::contradiction;
+use registers::{Noted, PLAY, SYNCED};
 use server::{PASSWORD, Server};
 use worker::{JOURNAL, Worker};
 
@@ -90,6 +99,11 @@ impl Bad {
     fn ends_mount(self) -> bool {
         matches!(self, Self::Killed | Self::Evicted | Self::Late | Self::Away)
     }
+
+    /// Whether what was written and not synced may be lost.
+    fn may_lose(self) -> bool {
+        self.ends_mount() || matches!(self, Self::Store)
+    }
 }
 
 /// A machine: a place for filesets, a way to the database, and a mount.
@@ -125,13 +139,16 @@ struct Ground {
     bucket: Bucket,
     _scratch: Scratch,
     machines: Vec<Machine>,
+    coherence: &'static str,
     workers: Vec<Worker>,
+    players: Vec<Worker>,
+    deeds: Vec<Noted>,
     chance: Chance,
     weather: Weather,
 }
 
 impl Ground {
-    fn new(seed: u64) -> Option<Self> {
+    fn new(seed: u64, coherence: &'static str) -> Option<Self> {
         let server = Server::start()?;
         let scratch = Scratch::new();
         let machine = |number| Machine {
@@ -144,7 +161,10 @@ impl Ground {
             server,
             bucket: Bucket::new(Kind::S3),
             _scratch: scratch,
+            coherence,
             workers: Vec::new(),
+            players: Vec::new(),
+            deeds: Vec::new(),
             chance: Chance::new(seed),
             weather: Weather::new(seed),
         };
@@ -152,9 +172,14 @@ impl Ground {
             ground.introduce(number);
             ground.mount(number);
         }
-        let root = ground.machines[0].mount().path().to_owned();
+        Some(ground)
+    }
+
+    /// Workers with folders of their own.
+    fn with_workers(mut self, seed: u64) -> Self {
+        let root = self.machines[0].mount().path().to_owned();
         File::create(root.join(JOURNAL)).unwrap();
-        ground.workers = (0..WORKERS)
+        self.workers = (0..WORKERS)
             .map(|number| Worker::start(number, seed, &root))
             .collect();
         let is_seen = |machine: &Machine| {
@@ -162,9 +187,19 @@ impl Ground {
             folders.all(|folder| machine.mount().join(folder).is_dir())
         };
         PATIENCE.until("all to see all folders", || {
-            ground.machines.iter().all(is_seen)
+            self.machines.iter().all(is_seen)
         });
-        Some(ground)
+        self
+    }
+
+    /// Two programs on each machine that play with the registers of one file.
+    fn with_players(mut self, seed: u64) -> Self {
+        registers::make(self.machines[0].mount().path());
+        let players = 0..2 * MACHINES as u64;
+        self.players = players
+            .map(|number| registers::player(number, seed))
+            .collect();
+        self
     }
 
     /// `penstock fileset VERB home` on a machine.
@@ -198,7 +233,8 @@ impl Ground {
         let options = machine.variables(self.bucket.signing_options());
         let options = options
             .option("request-timeout", "5s")
-            .option("retry-timeout", "20s");
+            .option("retry-timeout", "20s")
+            .option("coherence", self.coherence);
         let mount = Mount::new("fileset://home", &options);
         self.machines[number].mount = Some(mount);
     }
@@ -211,6 +247,7 @@ impl Ground {
         let lasts = Duration::from_millis(300 + self.chance.below(3000) as u64);
         let faults = self.weather.change().0;
         self.order(shift, Worker::begin);
+        self.begin_to_play(bad.may_lose());
         thread::sleep(Duration::from_millis(500));
         match bad {
             Bad::Store => self.bucket.fail(faults),
@@ -223,6 +260,7 @@ impl Ground {
         for worker in &mut self.workers {
             worker.wait();
         }
+        self.end_playing();
         self.recover(bad, victim);
         let recovered = began.elapsed();
         thread::sleep(BELIEVED);
@@ -232,6 +270,29 @@ impl Ground {
             "  recovered {recovered:.1?} after it began, compared {:.1?}",
             began.elapsed()
         );
+    }
+
+    fn begin_to_play(&mut self, is_synced: bool) {
+        let machines = self.machines.iter().cycle();
+        let verb = if is_synced { SYNCED } else { PLAY };
+        for (player, machine) in self.players.iter_mut().zip(machines) {
+            player.order(verb, machine.mount().path());
+        }
+    }
+
+    /// Looks at all that was seen since the beginning.
+    fn end_playing(&mut self) {
+        self.players.iter_mut().for_each(Worker::stop);
+        for player in &mut self.players {
+            self.deeds.extend(registers::heard(&player.wait()));
+        }
+        for register in 0..2 * registers::BYTES {
+            let deeds = self.deeds.iter().filter(|(of, _)| *of == register);
+            let deeds: Vec<_> = deeds.map(|(_, deed)| *deed).collect();
+            let done = deeds.iter().filter(|deed| deed.ended.is_some());
+            println!("  register {register}: {} deeds", done.count());
+            assert_eq!(contradiction(&deeds), None, "register {register}");
+        }
     }
 
     fn happen(&self, bad: Bad, victim: usize, lasts: Duration) {
@@ -328,9 +389,24 @@ fn cut(machine: &Machine, traffic: Traffic, lasts: Duration) {
 fn what_was_closed_on_a_machine_is_there_on_all_whatever_happens_to_one() {
     let seed = number(SEED_VARIABLE, 1);
     let rounds = number(ROUNDS_VARIABLE, ROUNDS_DEFAULT);
-    let Some(mut ground) = Ground::new(seed) else {
+    let Some(ground) = Ground::new(seed, "close-to-open") else {
         return;
     };
+    live(ground.with_workers(seed), rounds, seed);
+}
+
+/// The same, and each read and write is seen as if there were one machine.
+#[test]
+fn what_strict_machines_see_can_have_happened_in_an_order_whatever_happens_to_one() {
+    let seed = number(SEED_VARIABLE, 1);
+    let rounds = number(ROUNDS_VARIABLE, ROUNDS_DEFAULT);
+    let Some(ground) = Ground::new(seed, "strict") else {
+        return;
+    };
+    live(ground.with_workers(seed).with_players(seed), rounds, seed);
+}
+
+fn live(mut ground: Ground, rounds: u64, seed: u64) {
     for round in 0..rounds {
         print!("seed {seed}, round {round}: ");
         // Each comes once before any comes again.
@@ -347,6 +423,9 @@ fn what_was_closed_on_a_machine_is_there_on_all_whatever_happens_to_one() {
 #[test]
 fn worker_of_a_machine() {
     if let Ok(order) = std::env::var(worker::VARIABLE) {
-        worker::obey(&order);
+        let is_player = registers::obey(&order);
+        if !is_player {
+            worker::obey(&order);
+        }
     }
 }

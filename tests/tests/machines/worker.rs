@@ -1,4 +1,5 @@
-//! A worker: a program of its own, which has files open on a machine.
+//! A worker: a program of its own, which has files open on a machine. It has a folder for itself, or plays with
+//! registers that all have.
 //!
 //! The test has none: a program that starts another one closes its files in the new one first, and waits for their
 //! mounts with that.
@@ -38,10 +39,15 @@ pub(crate) fn folder(number: u64) -> String {
 impl Worker {
     /// Returns when it has made its folder.
     pub(crate) fn start(number: u64, seed: u64, root: &Path) -> Self {
+        Self::run(&format!("{number} {seed} {}", root.display()))
+    }
+
+    /// Returns when a program is there that does what `order` says.
+    pub(crate) fn run(order: &str) -> Self {
         let program = std::env::current_exe().unwrap();
         let mut child = Command::new(program)
             .args(["--exact", "worker_of_a_machine", "--nocapture"])
-            .env(VARIABLE, format!("{number} {seed} {}", root.display()))
+            .env(VARIABLE, order)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -57,7 +63,12 @@ impl Worker {
 
     /// Lets it work on the machine whose mount this is.
     pub(crate) fn begin(&mut self, root: &Path) {
-        writeln!(self.orders, "work {}", root.display()).unwrap();
+        self.order("work", root);
+    }
+
+    /// Tells it to do something there.
+    pub(crate) fn order(&mut self, verb: &str, root: &Path) {
+        writeln!(self.orders, "{verb} {}", root.display()).unwrap();
     }
 
     /// Tells it to stop; [`Worker::wait`] returns when it did.
@@ -67,7 +78,7 @@ impl Worker {
 
     /// Tells it to look for all that it left.
     pub(crate) fn verify(&mut self, root: &Path) {
-        writeln!(self.orders, "verify {}", root.display()).unwrap();
+        self.order("verify", root);
         self.wait();
     }
 
@@ -96,24 +107,32 @@ pub(crate) fn obey(order: &str) {
     let (number, seed): (u64, u64) = (next().parse().unwrap(), next().parse().unwrap());
     let mut working = Working::new(number, seed, Path::new(&next()));
     println!("\ndone beginning");
-    let mut lines = std::io::stdin().lines();
-    while let Some(Ok(line)) = lines.next() {
-        let (verb, root) = line.split_once(' ').unwrap();
-        let root = PathBuf::from(root);
-        match verb {
-            "work" => {
-                let stop = AtomicBool::new(false);
-                thread::scope(|scope| {
-                    scope.spawn(|| working.work(&root, &stop));
-                    lines.next();
-                    stop.store(true, Ordering::SeqCst);
-                });
-            }
+    while let Some((verb, root)) = next_order() {
+        match &*verb {
+            "work" => until_stopped(|stop| working.work(&root, stop)),
             _ => working.verify(&root),
         }
         let shadow = &working.shadow;
         println!("\ndone {} well, {} failed", shadow.done, shadow.failed);
     }
+}
+
+/// The next thing to do, and where.
+pub(crate) fn next_order() -> Option<(String, PathBuf)> {
+    let line = std::io::stdin().lines().next()?.ok()?;
+    let (verb, root) = line.split_once(' ')?;
+    Some((verb.to_owned(), PathBuf::from(root)))
+}
+
+/// Does something until the next order, which is to stop.
+pub(crate) fn until_stopped<T: Send>(work: impl FnOnce(&AtomicBool) -> T + Send) -> T {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let worker = scope.spawn(|| work(&stop));
+        drop(std::io::stdin().lines().next());
+        stop.store(true, Ordering::SeqCst);
+        worker.join().unwrap()
+    })
 }
 
 /// What a worker knows: its folder, and its lines of the journal.

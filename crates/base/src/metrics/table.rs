@@ -123,6 +123,10 @@ definitions! {
         "Uploads of what small files left on this machine's disk or in the log that failed and are made again.";
     FILESET_FAILED_TASKS = COUNTER "fileset_failed_tasks_total" [] Count
         "Scheduled snapshots and dumps, emptyings of the trash and collections that failed and are made again.";
+    FILESET_WRITE_LEASES = GAUGE "fileset_write_leases" [] Count
+        "Files that this machine may write to without asking others, with strict coherence.";
+    FILESET_RECALLED_WRITE_LEASES = COUNTER "fileset_recalled_write_leases_total" [] Count
+        "Write leases that were given back because another machine looked at the file or changed it.";
     FILESET_DAMAGED_READS = COUNTER "fileset_damaged_reads_total" [] Count
         "Reads that failed because bytes in the bucket are missing or do not match their checksum.";
 

@@ -119,11 +119,10 @@ impl Body {
     pub(crate) fn opened_for_writing(&self, handle: HandleId) -> Opened {
         let is_staged = self.staged().is_some();
         Opened {
-            handle,
             passes_once: !is_staged,
             is_unchanged: is_staged,
             closes_silently: false,
-            local: None,
+            ..Opened::new(handle)
         }
     }
 }

@@ -280,18 +280,14 @@ impl Files {
 
     /// What is known of a file that is opened for reading.
     fn advise(&self, handle: HandleId, node: &mut Node, now: Instant) -> Opened {
-        let closes_silently = true;
         let Some((size, etag)) = node
             .known
             .as_ref()
             .and_then(|known| known.etag.clone().map(|etag| (known.size, etag)))
         else {
             return Opened {
-                handle,
                 passes_once: true,
-                is_unchanged: false,
-                closes_silently,
-                local: None,
+                ..Opened::new(handle)
             };
         };
         let last = node.note_pages(Some(etag.clone()), now);
@@ -301,11 +297,9 @@ impl Files {
         let soon = last.is_some_and(|last| last.at + REOPEN_WINDOW > now);
         let passes_once = size <= SMALL_FILE_MAX && !(same && soon);
         Opened {
-            handle,
             passes_once,
             is_unchanged: same && !passes_once,
-            closes_silently,
-            local: None,
+            ..Opened::new(handle)
         }
     }
 }

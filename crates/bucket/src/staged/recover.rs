@@ -93,11 +93,9 @@ impl Files {
         file: RecoveredFile,
     ) -> FsResult<LeftFile> {
         let opened = Opened {
-            handle: self.ids.next()?,
             passes_once: true,
-            is_unchanged: false,
             closes_silently: false,
-            local: None,
+            ..Opened::new(self.ids.next()?)
         };
         let body = Arc::new(StagedBody::recovered(mode, file.staged));
         let handle = {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use penstock_base::FsError;
 use penstock_fileset::{
-    AccessTimes, Durability, FilesetVolume, Label, LabelError, Opening, engine::Engine, unchanging,
+    AccessTimes, Coherence, Durability, FilesetVolume, Label, LabelError, Opening, engine::Engine,
+    unchanging,
 };
 use penstock_object::{Store, credentials::CredentialOrigin};
 use penstock_transfer::{MemoryCache, Transfer, TransferSettings};
@@ -71,6 +72,13 @@ fn access_times(values: &Values) -> AccessTimes {
         "relatime" => AccessTimes::Relative,
         "strictatime" => AccessTimes::Always,
         _ => AccessTimes::Never,
+    }
+}
+
+fn coherence(values: &Values) -> Coherence {
+    match values.choice(&table::COHERENCE) {
+        "strict" => Coherence::Strict,
+        _ => Coherence::CloseToOpen,
     }
 }
 
@@ -167,6 +175,7 @@ pub(super) async fn open(
     let how = Opening {
         ahead: opened.ahead,
         access_times: access_times(values),
+        coherence: coherence(values),
     };
     let volume = FilesetVolume::open_with(opened.engine, transfer, how).await;
     let volume = match volume {

@@ -108,7 +108,12 @@ pub(super) fn carried(key: &[u8], value: &Bytes) -> Option<Bytes> {
         schema::LOADING
         | schema::GENERATION
         | [
-            kind::HOLDER | kind::LOCKS | kind::WRITER | kind::CALL | kind::CONTENT,
+            kind::HOLDER
+            | kind::LOCKS
+            | kind::WRITE_LEASE
+            | kind::WRITER
+            | kind::CALL
+            | kind::CONTENT,
             ..,
         ] => None,
         // Nobody holds it there.

@@ -15,7 +15,7 @@
 //! | `worker` | makes operations durable, in groups, one after the other; sends again what may be lost |
 //! | `pulse` | says that this session is alive, and knows how long it certainly is |
 //! | `lives`, `peers` | which sessions there are, and what is told of them |
-//! | `session`, `readers` | connections, and the trips on them |
+//! | `session`, `readers`, `together` | connections, the trips on them, and which of these several share |
 //! | `snapshot` | a look at all keys, page by page, that keeps none of them |
 //! | `statements` | all SQL that there is, and which databases have what it is made of |
 //! | `address`, `password`, `tls` | which database, who one is, and who it is |
@@ -45,6 +45,7 @@ mod snapshot;
 mod state;
 mod statements;
 mod tls;
+mod together;
 mod worker;
 
 use std::{

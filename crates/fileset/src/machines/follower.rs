@@ -10,7 +10,7 @@ use bytes::Bytes;
 use penstock_base::{FileName, FsError, FsResult, clock};
 use penstock_vfs::{Inode, Watcher};
 
-use super::Machines;
+use super::{Leases, Machines};
 use crate::{
     engine::{Changed, Engine, EngineError},
     schema::{self, kind},
@@ -46,7 +46,7 @@ pub(super) fn passes(error: &EngineError) -> bool {
     )
 }
 
-async fn take_in(parts: &Parts, machines: &Machines, changed: &Changed) {
+async fn take_in(parts: &Arc<Parts>, machines: &Machines, changed: &Changed) {
     loop {
         match try_to_take_in(parts, machines, changed).await {
             Ok(()) => break,
@@ -67,7 +67,11 @@ async fn take_in(parts: &Parts, machines: &Machines, changed: &Changed) {
     machines.took_in(changed.until);
 }
 
-async fn try_to_take_in(parts: &Parts, machines: &Machines, changed: &Changed) -> FsResult<()> {
+async fn try_to_take_in(
+    parts: &Arc<Parts>,
+    machines: &Machines,
+    changed: &Changed,
+) -> FsResult<()> {
     let touched = match &changed.keys {
         Some(keys) => Touched::of(keys),
         None => Touched::anything(parts, machines).await?,
@@ -86,6 +90,7 @@ struct Touched {
     is_collectable: bool,
     locks: BTreeSet<Inode>,
     any_locks: bool,
+    leases: BTreeSet<Inode>,
 }
 
 impl Touched {
@@ -108,6 +113,11 @@ impl Touched {
             is_collectable: true,
             locks: BTreeSet::new(),
             any_locks: true,
+            leases: machines
+                .leases
+                .as_ref()
+                .map(Leases::all)
+                .unwrap_or_default(),
         })
     }
 
@@ -132,13 +142,16 @@ impl Touched {
             kind::LOCKS => {
                 self.locks.insert(inode);
             }
+            kind::WRITE_LEASE => {
+                self.leases.insert(inode);
+            }
             kind::HOLDER | kind::GARBAGE => self.is_collectable = true,
             _ => {}
         }
     }
 
     /// May be done again.
-    async fn take_in(&self, parts: &Parts, machines: &Machines) -> FsResult<()> {
+    async fn take_in(&self, parts: &Arc<Parts>, machines: &Machines) -> FsResult<()> {
         for inode in &self.contents {
             if let Some(file) = parts.files.find(*inode) {
                 file.moved();
@@ -162,6 +175,9 @@ impl Touched {
             .for_each(|inode| machines.bells.ring(*inode));
         if self.any_locks {
             machines.bells.ring_all();
+        }
+        for inode in &self.leases {
+            machines.lease_changed(parts, *inode).await?;
         }
         machines.learn_orphans(parts, &self.orphans).await?;
         if self.is_collectable {

@@ -24,7 +24,7 @@ pub(super) use self::keys::{drop_locks, lock_holders};
 use self::shared::SharedLocks;
 use crate::volume::Parts;
 
-/// What rings when locks of a file change.
+/// What rings when locks of a file change, or its write lease.
 #[derive(Debug, Default)]
 pub(super) struct Bells(Mutex<HashMap<Inode, Arc<Notify>>>);
 
@@ -33,7 +33,16 @@ impl Bells {
         Arc::clone(self.0.lock().entry(inode).or_default())
     }
 
-    /// Locks of a file changed.
+    /// Hears what rings of a file.
+    pub(super) fn listen(&self, inode: Inode) -> Listener<'_> {
+        Listener {
+            bells: self,
+            inode,
+            bell: self.of(inode),
+        }
+    }
+
+    /// Locks of a file changed, or its write lease.
     pub(super) fn ring(&self, inode: Inode) {
         if let Some(bell) = self.0.lock().get(&inode) {
             bell.notify_waiters();
@@ -55,6 +64,21 @@ impl Bells {
         if bells.get(&inode).is_some_and(is_unused) {
             bells.remove(&inode);
         }
+    }
+}
+
+/// Who waits for what rings of a file. A bell that nobody listens to is forgotten.
+#[derive(Debug)]
+pub(super) struct Listener<'a> {
+    bells: &'a Bells,
+    inode: Inode,
+    pub(super) bell: Arc<Notify>,
+}
+
+impl Drop for Listener<'_> {
+    fn drop(&mut self) {
+        self.bell = Arc::default();
+        self.bells.prune(self.inode);
     }
 }
 

@@ -17,6 +17,7 @@ use penstock_base::FsResult;
 
 use super::{
     Machines,
+    leases::{drop_leases, visit_leases},
     locks::{drop_locks, lock_holders},
 };
 use crate::{
@@ -41,7 +42,7 @@ fn writers(reads: &dyn Reads) -> FsResult<BTreeMap<u64, u64>> {
     outcome.map(|()| found)
 }
 
-/// All sessions that keys name: of writers, of files without a name, and of locks.
+/// All sessions that keys name: of writers, of files without a name, of locks and of write leases.
 fn named(reads: &dyn Reads) -> FsResult<BTreeSet<u64>> {
     let mut found: BTreeSet<_> = writers(reads)?.into_values().collect();
     reads.scan(&[kind::ORPHAN]..&[kind::ORPHAN + 1], &mut |_, value| {
@@ -53,6 +54,7 @@ fn named(reads: &dyn Reads) -> FsResult<BTreeSet<u64>> {
         ControlFlow::Continue(())
     })?;
     found.extend(lock_holders(reads)?);
+    visit_leases(reads, &mut |_, session| found.extend([session]))?;
     Ok(found)
 }
 
@@ -100,17 +102,19 @@ impl Machines {
                 }
             }
             transaction.put(&schema::writer(writer), schema::encode_session(session));
+            drop_leases(transaction, |holder| over.contains(&holder))?;
             drop_locks(transaction, |holder| over.contains(&holder))
         })
         .await
     }
 
-    /// Says that this session stores objects no more, and holds neither files nor locks.
+    /// Says that this session stores objects no more, and holds neither files nor locks nor write leases.
     pub(crate) async fn leave(&self, writer: u64) -> FsResult<()> {
         let session = self.session();
         transact(&*self.engine, move |transaction| {
             transaction.delete(&schema::writer(writer));
             drop_locks(transaction, |holder| holder == session)?;
+            drop_leases(transaction, |holder| holder == session)?;
             drop_holders(transaction, |holder| holder == session)
         })
         .await

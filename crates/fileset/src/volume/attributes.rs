@@ -24,6 +24,7 @@ impl FilesetVolume {
                 drops_set_id: by.uid != 0,
                 condition: Some(self.condition(by, inode, &changes)),
             };
+            let _changing = self.to_change(inode).await?;
             self.parts.files.resize(inode, new).await?;
             changes.only_if_changed_at = None;
         }

@@ -16,6 +16,9 @@ impl FilesetVolume {
     /// What a reference that the caller has just taken leads to. Without the file the reference goes.
     pub(super) async fn held(&self, inode: Inode) -> FsResult<Entry> {
         let taken = self.parts.held.taken(inode);
+        if let Some((machines, _)) = self.parts.leases() {
+            machines.see_writes(&self.parts, inode).await?;
+        }
         let attributes = self
             .query(|reads| operations::attributes(reads, inode))
             .await?;
@@ -66,6 +69,7 @@ impl FilesetVolume {
                 drops_set_id: by.uid != 0,
                 condition: Some(Condition::new(check)),
             };
+            let _changing = self.to_change(inode).await?;
             self.parts.files.resize(inode, new).await?;
         }
         self.parts.held.take(inode)?;
@@ -81,6 +85,7 @@ impl FilesetVolume {
         Ok(Opened {
             is_unchanged: machines.is_none_or(|machines| machines.contents.opened(inode, handle)),
             closes_silently: !opened.is_changing,
+            reads_through: self.is_strict(),
             ..Opened::new(handle)
         })
     }

@@ -9,22 +9,24 @@ use std::time::Duration;
 use penstock_base::FsResult;
 use penstock_vfs::{Dentry, Identity, Inode, Lookup};
 
-use super::{FilesetVolume, TTL};
+use super::FilesetVolume;
 use crate::{operations, schema};
 
-/// How long a name is believed that is there: those of snapshots and in the trash come and go without the kernel.
-pub(super) fn believed_for(dentry: Dentry<'_>) -> Duration {
-    match dentry.parent == schema::SNAPSHOTS || schema::is_of_trash(dentry.parent) {
-        true => Duration::ZERO,
-        false => TTL,
-    }
-}
-
 impl FilesetVolume {
+    /// How long a name is believed that is there: those of snapshots and in the trash come and go without the kernel.
+    pub(super) fn believed_for(&self, dentry: Dentry<'_>) -> Duration {
+        match dentry.parent == schema::SNAPSHOTS || schema::is_of_trash(dentry.parent) {
+            true => Duration::ZERO,
+            false => self.ttl(),
+        }
+    }
+
     /// The file of a name, if it has one after all that was done on any machine before the call.
     pub(super) async fn find(&self, by: &Identity, dentry: Dentry<'_>) -> FsResult<Option<Inode>> {
+        self.see().await?;
         let known = self.find_known(by, dentry).await?;
         match &self.parts.machines {
+            Some(_) if self.is_strict() => return Ok(known),
             Some(machines) if known.is_none() => machines.see_all().await?,
             _ => return Ok(known),
         }
@@ -39,7 +41,7 @@ impl FilesetVolume {
     pub(super) fn absent(&self, dentry: Dentry<'_>) -> Lookup {
         Lookup::Absent(match &self.parts.machines {
             Some(_) => Duration::ZERO,
-            None => believed_for(dentry),
+            None => self.believed_for(dentry),
         })
     }
 }

@@ -6,7 +6,7 @@ use penstock_base::{FsError, FsResult, metrics::Registry, random, run_blocking};
 use penstock_transfer::Transfer;
 use penstock_vfs::Identity;
 
-use super::{AccessTimes, FilesetVolume, Parts, asked};
+use super::{AccessTimes, Coherence, FilesetVolume, Parts, asked};
 use crate::{
     calls::Calls,
     collector,
@@ -36,6 +36,8 @@ pub struct Opening {
     pub ahead: Option<Ahead>,
     /// When reading sets times.
     pub access_times: AccessTimes,
+    /// How soon what other machines change is seen.
+    pub coherence: Coherence,
 }
 
 impl FilesetVolume {
@@ -62,6 +64,7 @@ impl FilesetVolume {
         Opening {
             ahead,
             access_times,
+            coherence,
         }: Opening,
     ) -> FsResult<Arc<Self>> {
         if let Some(peers) = engine.peers() {
@@ -95,7 +98,7 @@ impl FilesetVolume {
         );
         let parts = Arc::new(Parts {
             files,
-            machines: Machines::new(&engine),
+            machines: Machines::new(&engine, coherence),
             engine,
             objects,
             held,

@@ -11,7 +11,7 @@ use crate::{
     data::Objects,
     files::{Files, Handle},
     held::Held,
-    machines::Machines,
+    machines::{Leases, Machines},
     metrics::Failures,
     snapshots::Preserving,
     usage::{format_of, generation_of},
@@ -37,6 +37,18 @@ impl Parts {
     /// Fails once others have the file system, and this machine has it no more.
     pub(super) fn check(&self) -> FsResult<()> {
         self.machines.as_ref().map_or(Ok(()), Machines::check)
+    }
+
+    /// What is known of the others. Fails on an engine that nobody else has.
+    pub(crate) fn machines(&self) -> FsResult<&Machines> {
+        let none = || FsError::Io("the engine has no sessions".to_owned());
+        self.machines.as_ref().ok_or_else(none)
+    }
+
+    /// The leases of this machine, with strict coherence.
+    pub(crate) fn leases(&self) -> Option<(&Machines, &Leases)> {
+        let machines = self.machines.as_ref()?;
+        Some((machines, machines.leases.as_ref()?))
     }
 
     /// Returns when what was done on any machine is seen here.

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_base::{FileName, clock, random};
 use penstock_fileset::{
-    FilesetVolume, Format,
+    Coherence, FilesetVolume, Format,
     engine::{
         Changed, Engine, EngineError, EngineResult, MemorySession, Moment, Operation, Peers,
         PostgresEngine, PostgresSettings, Query, Reads, SessionId, SessionRecord, Visitor,
@@ -283,9 +283,12 @@ pub struct Machine {
 }
 
 impl Machine {
-    async fn new(engine: Arc<dyn Engine>, bucket: Arc<dyn Store>) -> Self {
+    async fn new(engine: Arc<dyn Engine>, bucket: Arc<dyn Store>, coherence: Coherence) -> Self {
         let session = Deaf::new(engine);
-        let place = Place::sharing(session.clone(), bucket).await;
+        let place = match coherence {
+            Coherence::CloseToOpen => Place::sharing(session.clone(), bucket).await,
+            Coherence::Strict => Place::sharing_strictly(session.clone(), bucket).await,
+        };
         let door = Arc::new(Door::default());
         let watcher: Weak<Door> = Arc::downgrade(&door);
         place.volume.watch(watcher);
@@ -380,7 +383,14 @@ impl Ground {
 
     /// One more machine.
     pub async fn machine(&self) -> Machine {
-        Machine::new(self.session().await, Arc::clone(&self.bucket)).await
+        let bucket = Arc::clone(&self.bucket);
+        Machine::new(self.session().await, bucket, Coherence::CloseToOpen).await
+    }
+
+    /// One more with strict coherence.
+    pub async fn strict_machine(&self) -> Machine {
+        let bucket = Arc::clone(&self.bucket);
+        Machine::new(self.session().await, bucket, Coherence::Strict).await
     }
 
     pub async fn two(&self) -> [Machine; 2] {

@@ -14,7 +14,9 @@ mod ground;
 mod locks;
 mod model;
 mod orphans;
+mod register;
 mod schedule;
+mod strict;
 #[path = "../support/mod.rs"]
 mod support;
 mod trash;

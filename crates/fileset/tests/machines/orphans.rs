@@ -77,7 +77,7 @@ async fn is_collected(ground: &Ground, machine: &Machine, inode: Inode) {
 }
 
 /// Keys that begin with one of these bytes.
-async fn keys(machine: &Machine, kinds: &[u8]) -> usize {
+pub async fn keys(machine: &Machine, kinds: &[u8]) -> usize {
     let mut count = 0;
     for kind in kinds {
         let counted = query(&*machine.session, |reads| -> FsResult<usize> {

@@ -18,7 +18,7 @@ use std::{
 use bytes::Bytes;
 use penstock_base::{BufferPool, FileName, FsError, FsResult, MemoryBudget, clock};
 use penstock_fileset::{
-    AccessTimes, Ahead, FilesetVolume, Format, Inlined, Opening, Spool,
+    AccessTimes, Ahead, Coherence, FilesetVolume, Format, Inlined, Opening, Spool,
     check::check,
     engine::{
         Barrier, EmbeddedEngine, EmbeddedLock, EmbeddedSettings, Engine, EngineError, EngineResult,
@@ -160,10 +160,20 @@ async fn open_volume(
     way: &Arc<dyn Store>,
     (ahead, memory): (Option<&Ahead>, &Arc<MemoryBudget>),
 ) -> Arc<FilesetVolume> {
+    open_coherent(engine, way, (ahead, memory), Coherence::default()).await
+}
+
+async fn open_coherent(
+    engine: &Arc<dyn Engine>,
+    way: &Arc<dyn Store>,
+    (ahead, memory): (Option<&Ahead>, &Arc<MemoryBudget>),
+    coherence: Coherence,
+) -> Arc<FilesetVolume> {
     let pool = BufferPool::new(Arc::clone(memory));
     let transfer = Transfer::new(read_through(ahead, way), pool);
     let how = Opening {
         ahead: ahead.cloned(),
+        coherence,
         ..Opening::default()
     };
     FilesetVolume::open_with(Arc::clone(engine), transfer, how)
@@ -365,18 +375,32 @@ impl Place {
         Self::sharing_with(engine, bucket, Small::Stored).await
     }
 
+    /// The same with strict coherence.
+    pub async fn sharing_strictly(engine: Arc<dyn Engine>, bucket: Arc<dyn Store>) -> Self {
+        Self::sharing_as(engine, bucket, (Small::Stored, Coherence::Strict)).await
+    }
+
     /// The same with small files there.
     pub async fn sharing_with(
         engine: Arc<dyn Engine>,
         bucket: Arc<dyn Store>,
         small: Small,
     ) -> Self {
+        Self::sharing_as(engine, bucket, (small, Coherence::default())).await
+    }
+
+    async fn sharing_as(
+        engine: Arc<dyn Engine>,
+        bucket: Arc<dyn Store>,
+        (small, coherence): (Small, Coherence),
+    ) -> Self {
         let memory = MemoryBudget::new(MEMORY);
         let faults = Faults::new(1);
         let faulty = Faulty::new(Arc::clone(&bucket), Arc::clone(&faults));
         let way: Arc<dyn Store> = Arc::new(faulty);
         let ahead = open_ahead(&engine, None, (small, &way)).await;
-        let volume = open_volume(&engine, &way, (ahead.as_ref(), &memory)).await;
+        let with = (ahead.as_ref(), &memory);
+        let volume = open_coherent(&engine, &way, with, coherence).await;
         Self {
             memory,
             volume,

@@ -100,7 +100,7 @@ impl OpenReply {
     pub(crate) fn of(opened: &Opened) -> Self {
         Self {
             handle: opened.handle,
-            direct: opened.passes_once,
+            direct: opened.passes_once || opened.reads_through,
             keep_cache: opened.is_unchanged,
             skip_flush: opened.closes_silently,
             local: None,

@@ -29,7 +29,7 @@ pub(crate) use transfers::*;
 use super::{OptionSpec, Scope};
 
 /// Every option, in the order of help.
-pub(crate) static ALL: [&OptionSpec; 117] = [
+pub(crate) static ALL: [&OptionSpec; 118] = [
     &ENDPOINT,
     &READ_ENDPOINT,
     &REGION,
@@ -113,6 +113,7 @@ pub(crate) static ALL: [&OptionSpec; 117] = [
     &SUID,
     &DEV,
     &ATIME_MODE,
+    &COHERENCE,
     &READ_AHEAD,
     &MAX_BACKGROUND,
     &FUSE_THREADS,

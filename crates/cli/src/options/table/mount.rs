@@ -79,6 +79,24 @@ pub(crate) static ATIME_MODE: OptionSpec = OptionSpec {
     ..MOUNT
 };
 
+pub(crate) static COHERENCE: OptionSpec = OptionSpec {
+    name: "coherence",
+    level: Level::Expert,
+    scope: Scope::Mount,
+    of_kernel: false,
+    kind: Kind::Choice(&["close-to-open", "strict"]),
+    default: Default::Is("close-to-open"),
+    help: "How soon a fileset shows what other machines change",
+    detail: "With `close-to-open` an open of a file sees what was closed before on any machine, as on NFS. With `strict` each \
+             read, stat and listing sees what ended before it on any machine, saved or not, and appends of several machines do not \
+             overwrite each other; that holds between the machines that mount it so. Where the metadata is on one machine there \
+             are no others. What is read through mmap is as of the first look at each page. NFS clients keep attributes \
+             themselves: mount with `noac` there.",
+    effect: "With strict the kernel keeps nothing, and each look costs a trip to the database; a file that one machine has \
+             for itself is written as fast as without.",
+    ..MOUNT
+};
+
 pub(crate) static READ_AHEAD: OptionSpec = OptionSpec {
     name: "read-ahead",
     level: Level::Expert,

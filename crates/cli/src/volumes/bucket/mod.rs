@@ -29,6 +29,17 @@ pub(crate) fn is_staged(values: &Values) -> bool {
     values.choice(&table::MODE) == "staged"
 }
 
+/// Refuses what takes metadata that says who writes.
+fn check_coherence(values: &Values) -> Outcome {
+    match values.choice(&table::COHERENCE) {
+        "strict" => Err(Failure::usage(
+            "coherence=strict is given, and a bucket does not say what other machines are writing",
+            "use --close-to-open, or a fileset whose metadata is in a database",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses to set what no object has. The words of mount(8) stand in lines of fstab for whatever is mounted.
 fn check_access_times(values: &Values) -> Outcome {
     let is_word = values.origin(&table::ATIME_MODE) == Some(&Origin::MountWord);
@@ -53,6 +64,7 @@ pub(super) async fn open(
 ) -> Outcome<OpenedVolume> {
     let values = &spec.values;
     check_access_times(values)?;
+    check_coherence(values)?;
     let store = stores::for_volume(&spec.source, values, &spec.environment, resources)?;
     let cache = cache::open(spec, resources, before).await?;
     let store = match &cache {

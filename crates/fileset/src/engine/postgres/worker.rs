@@ -27,6 +27,7 @@ use super::{
     readers::Readers,
     session::{Batch, Connector, Outcome, Own, Since, Writer},
     state::{Fate, Mode, OPERATION_MAX, Ran, State},
+    together::Together,
 };
 use crate::engine::{EngineError, EngineResult, Operation, Query, behind};
 
@@ -57,15 +58,6 @@ pub(super) struct Progress {
     trouble: Option<EngineError>,
     failed: Option<EngineError>,
     is_ended: bool,
-}
-
-/// What is asked of the database, to be known here.
-#[derive(Debug, Clone, Copy)]
-enum Asked<'a> {
-    /// So many keys from there on.
-    Page(&'a Want, i64),
-    /// What others changed.
-    News,
 }
 
 /// Keeps what is fetched for an operation.
@@ -102,6 +94,7 @@ pub(super) struct Shared {
     pub(super) state: std::sync::RwLock<State>,
     pub(super) progress: watch::Sender<Progress>,
     pub(super) readers: Readers,
+    news: Together,
     pub(super) own: Own,
     pub(super) life: Life,
     /// Nobody else has the keys, as it seems.
@@ -125,6 +118,7 @@ impl Shared {
             state: std::sync::RwLock::new(state),
             progress: watch::Sender::new(Progress::default()),
             readers,
+            news: Together::new(),
             own,
             life,
             is_only_one: AtomicBool::new(false),
@@ -316,23 +310,24 @@ impl Shared {
     /// Reads what is wanted; `paging` is of the same reader. Waits for a database that is away. Returns how many bytes
     /// were read.
     pub(super) async fn fetch(&self, want: Want, paging: &mut Paging) -> EngineResult<usize> {
-        let asked = Asked::Page(&want, paging.count(want.is_scan));
-        let (keys, bytes) = self.ask_until_answered(asked).await?;
+        let count = paging.count(want.is_scan);
+        let (keys, bytes) = self
+            .until_answered(|| self.fetch_once(&want, count))
+            .await?;
         paging.read(keys, bytes);
         Ok(bytes)
     }
 
-    /// Asks the database, and waits for one that is away. Returns how many keys and bytes were read.
-    async fn ask_until_answered(&self, asked: Asked<'_>) -> EngineResult<(usize, usize)> {
+    /// Asks the database, and waits for one that is away.
+    async fn until_answered<T, F>(&self, ask: impl Fn() -> F) -> EngineResult<T>
+    where
+        F: Future<Output = EngineResult<T>>,
+    {
         let mut trouble = None;
         let done = clock::deadline(self.patience, async {
             let mut pause = PAUSE;
             loop {
-                let answered = match asked {
-                    Asked::Page(want, count) => self.fetch_once(want, count).await,
-                    Asked::News => self.ask_for_news().await.map(|()| (0, 0)),
-                };
-                match answered {
+                match ask().await {
                     Err(error @ (EngineError::Database(_) | EngineError::Full(_))) => {
                         trouble = Some(error);
                         rest(&mut pause).await;
@@ -348,6 +343,7 @@ impl Shared {
         }
     }
 
+    /// Reads a page, and returns how many keys and bytes that were.
     async fn fetch_once(&self, want: &Want, count: i64) -> EngineResult<(usize, usize)> {
         let range = want.start.clone()..want.end.clone();
         let page = self.readers.page(self.since(), &range, count).await;
@@ -363,12 +359,16 @@ impl Shared {
     }
 
     /// Returns when queries see all that was applied anywhere before the call.
-    pub(super) async fn catch_up(&self) -> EngineResult<()> {
+    pub(super) async fn catch_up(self: &Arc<Self>) -> EngineResult<()> {
         if self.read().mode() != Mode::Shared {
             self.read().check()?;
             return self.certain().await;
         }
-        self.ask_until_answered(Asked::News).await.map(drop)
+        self.until_answered(|| {
+            let shared = Arc::clone(self);
+            self.news.join(async move { shared.ask_for_news().await })
+        })
+        .await
     }
 
     async fn ask_for_news(&self) -> EngineResult<()> {

@@ -11,9 +11,12 @@ use std::{
 use futures_util::poll;
 use penstock_base::{FsError, FsResult, Mutex, clock};
 use penstock_vfs::{Given, Inode, Lock, LockFamily, LockOwner, Settled, Turns, Waiting, Waits};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
-use super::keys::{self, At, Held, Taken};
+use super::{
+    Listener,
+    keys::{self, At, Held, Taken},
+};
 use crate::{
     engine::{EngineError, transact},
     machines::{Machines, follower::passes, sessions::Over},
@@ -126,7 +129,7 @@ impl SharedLocks {
         let wait = Wait::begin(self, at.0, wanted.owner)?;
         self.save(at.0).await;
         loop {
-            let rings = wait.bell.notified();
+            let rings = wait.listener.bell.notified();
             tokio::pin!(rings);
             rings.as_mut().enable();
             let blocked = match self.attempt(at, wanted.clone()).await? {
@@ -354,20 +357,18 @@ async fn tell_taken(
 /// An owner that may wait. However its wait ends, nothing is kept of it.
 struct Wait<'a> {
     locks: &'a SharedLocks,
-    inode: Inode,
     owner: LockOwner,
     number: u64,
-    bell: Arc<Notify>,
+    listener: Listener<'a>,
 }
 
 impl<'a> Wait<'a> {
     fn begin(locks: &'a SharedLocks, inode: Inode, owner: LockOwner) -> FsResult<Self> {
         Ok(Self {
             locks,
-            inode,
             owner,
             number: locks.waits.lock().begin(),
-            bell: locks.machines()?.bells.of(inode),
+            listener: locks.machines()?.bells.listen(inode),
         })
     }
 }
@@ -375,9 +376,5 @@ impl<'a> Wait<'a> {
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         self.locks.waits.lock().end((self.owner, self.number));
-        self.bell = Arc::default();
-        if let Some(machines) = &self.locks.parts.machines {
-            machines.bells.prune(self.inode);
-        }
     }
 }

@@ -1,0 +1,457 @@
+//! Strict coherence: each operation sees what ended before it, on whatever machine.
+
+use std::{
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use penstock_base::{FsError, clock};
+use penstock_fileset::engine::Peers;
+use penstock_object::ErrorKind;
+use penstock_object_testing::Fault;
+use penstock_vfs::{
+    Allocation, AttributeChanges, Detail, HandleId, Inode, ListFrom, OpenOptions, Position,
+    RemoveKind, RenameMode, Volume, WritePlace, XattrMode,
+};
+
+use crate::{
+    ground::{Ground, Machine, on_each_engine},
+    orphans::keys,
+    register::{Deed, contradiction},
+    support::{ROOT, file},
+};
+
+/// Leases that a machine keeps of files that it does not have open.
+const IDLE_MAX: usize = 4096;
+
+on_each_engine!(
+    a_read_sees_a_write_that_ended_on_another_machine,
+    attributes_are_those_of_the_last_write_on_any_machine,
+    machines_that_append_at_once_lose_nothing,
+    names_are_seen_as_soon_as_they_are_made,
+    a_cut_and_a_hole_take_what_another_machine_wrote,
+    a_copy_has_what_another_machine_wrote,
+    what_reads_and_writes_of_three_machines_saw_can_have_happened_in_an_order,
+    a_machine_that_writes_all_the_time_keeps_nobody_from_reading,
+    a_machine_that_left_holds_up_nobody,
+    doors_are_told_to_keep_nothing,
+);
+
+async fn two(ground: &Ground) -> [Machine; 2] {
+    [ground.strict_machine().await, ground.strict_machine().await]
+}
+
+/// A file that all machines have open.
+async fn opened<const N: usize>(machines: &[Machine; N]) -> (Inode, [HandleId; N]) {
+    let inode = machines[0].place.make(ROOT, "file", file(0o644)).await;
+    let inode = inode.unwrap();
+    let open = machines.iter().map(|machine| async {
+        machine.place.find(ROOT, "file").await.unwrap();
+        let opened = machine.place.open(inode, OpenOptions::READ_WRITE).await;
+        opened.unwrap()
+    });
+    let handles: Vec<_> = join_all(open).await;
+    (inode, handles.try_into().unwrap())
+}
+
+async fn write(machine: &Machine, handle: HandleId, at: u64, data: &[u8]) {
+    let written = machine.place.write(handle, WritePlace::At(at), data).await;
+    written.unwrap();
+}
+
+async fn read(machine: &Machine, handle: HandleId) -> Vec<u8> {
+    machine.place.read(handle, 0, 1 << 20).await.unwrap()
+}
+
+async fn a_read_sees_a_write_that_ended_on_another_machine(ground: Ground) {
+    let machines = two(&ground).await;
+    let (_, handles) = opened(&machines).await;
+    for round in 0..6_u8 {
+        let writer = usize::from(round % 2);
+        let bytes = vec![round; 3000 + usize::from(round)];
+        write(&machines[writer], handles[writer], 0, &bytes).await;
+        for reader in [1 - writer, writer] {
+            assert!(
+                read(&machines[reader], handles[reader]).await == bytes,
+                "{round}"
+            );
+        }
+    }
+    // Nobody saved or closed anything.
+    for (machine, handle) in machines.iter().zip(handles) {
+        machine.place.close(handle).await.unwrap();
+    }
+    machines[0].place.is_whole().await;
+}
+
+async fn attributes_are_those_of_the_last_write_on_any_machine(ground: Ground) {
+    let [one, other] = two(&ground).await;
+    let (inode, [writing, _]) = opened(&[one.clone(), other.clone()]).await;
+    let before = other.place.attributes(inode).await;
+    write(&one, writing, 0, &[1; 777]).await;
+    let after = other.place.attributes(inode).await;
+    assert_eq!(after.size, 777);
+    assert!(after.modified > before.modified);
+    let changes = AttributeChanges {
+        permissions: Some(0o600),
+        ..AttributeChanges::default()
+    };
+    write(&one, writing, 777, &[1; 1]).await;
+    let changed = other.place.change(inode, changes).await.unwrap();
+    assert_eq!((changed.size, changed.permissions), (778, 0o600));
+    assert_eq!(one.place.attributes(inode).await.permissions, 0o600);
+    write(&one, writing, 778, &[1; 1]).await;
+    assert_eq!(other.place.find(ROOT, "file").await.unwrap().size, 779);
+}
+
+async fn machines_that_append_at_once_lose_nothing(ground: Ground) {
+    const EACH: u8 = 12;
+    let machines = two(&ground).await;
+    let (_, handles) = opened(&machines).await;
+    let append = |who: usize| {
+        let (machine, handle) = (machines[who].clone(), handles[who]);
+        async move {
+            for count in 0..EACH {
+                let line = [who as u8, count];
+                let appended = machine.place.write(handle, WritePlace::End(0), &line);
+                appended.await.unwrap();
+                clock::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    };
+    tokio::join!(append(0), append(1));
+    let all = read(&machines[0], handles[0]).await;
+    for who in 0..2 {
+        let lines = all.chunks(2).filter(|line| line[0] == who);
+        let counts: Vec<_> = lines.map(|line| line[1]).collect();
+        assert_eq!(counts, (0..EACH).collect::<Vec<_>>(), "{who}");
+    }
+    assert_eq!(all.len(), 4 * usize::from(EACH));
+}
+
+async fn names_are_seen_as_soon_as_they_are_made(ground: Ground) {
+    let [one, other] = two(&ground).await;
+    // Nothing tells it: it has to ask.
+    other.session.hear(false);
+    let other = &other;
+    let has = |text| async move { ground_has(other, text).await };
+    let inode = one.place.make(ROOT, "first", file(0o644)).await.unwrap();
+    assert!(has("first").await);
+    let renamed = one
+        .place
+        .rename((ROOT, "first"), (ROOT, "second"), RenameMode::Replace);
+    renamed.await.unwrap();
+    assert!(!has("first").await && has("second").await);
+    let set = one
+        .place
+        .set_xattr(inode, "user.x", b"value", XattrMode::Set);
+    set.await.unwrap();
+    assert_eq!(other.place.xattrs(inode).await.unwrap().len(), 1);
+    let removed = one.place.remove(ROOT, "second", RemoveKind::File);
+    removed.await.unwrap();
+    assert!(!has("second").await);
+}
+
+/// Whether a machine finds a name, and lists it.
+async fn ground_has(machine: &Machine, text: &str) -> bool {
+    let is_found = machine.place.find(ROOT, text).await.is_ok();
+    let directory = machine.place.open_directory(ROOT).await;
+    let room = (100, Detail::Names);
+    let listed = machine
+        .place
+        .list(directory, ListFrom::Position(0), room)
+        .await;
+    assert_eq!(
+        is_found,
+        listed.iter().any(|(name, _)| name == text),
+        "{text}"
+    );
+    is_found
+}
+
+async fn a_cut_and_a_hole_take_what_another_machine_wrote(ground: Ground) {
+    let [one, other] = two(&ground).await;
+    let (inode, [writing, cutting]) = opened(&[one.clone(), other.clone()]).await;
+    write(&one, writing, 0, &[1; 9000]).await;
+    let cut = AttributeChanges {
+        size: Some(6000),
+        ..AttributeChanges::default()
+    };
+    assert_eq!(other.place.change(inode, cut).await.unwrap().size, 6000);
+    assert_eq!(read(&one, writing).await, [1; 6000]);
+    write(&one, writing, 4000, &[2; 1000]).await;
+    let punched = other
+        .place
+        .allocate(cutting, 4500..6000, Allocation::PunchHole);
+    punched.await.unwrap();
+    let expected = [[1; 4000].as_slice(), &[2; 500], &[0; 1500]].concat();
+    assert!(read(&one, writing).await == expected);
+    write(&one, writing, 0, &[3; 10]).await;
+    let emptied = OpenOptions {
+        truncate: true,
+        ..OpenOptions::READ_WRITE
+    };
+    let emptied = other.place.open(inode, emptied).await.unwrap();
+    assert_eq!(read(&one, writing).await, b"");
+    other.place.close(emptied).await.unwrap();
+}
+
+async fn a_copy_has_what_another_machine_wrote(ground: Ground) {
+    let [one, other] = two(&ground).await;
+    let (_, [writing, source]) = opened(&[one.clone(), other.clone()]).await;
+    let inode = one.place.make(ROOT, "copy", file(0o644)).await.unwrap();
+    other.place.find(ROOT, "copy").await.unwrap();
+    let target = other.place.open(inode, OpenOptions::READ_WRITE).await;
+    let target = target.unwrap();
+    write(&one, writing, 0, &[7; 5000]).await;
+    let places = [source, target].map(|handle| Position { handle, offset: 0 });
+    let by = penstock_vfs::Identity::root();
+    let copied = other
+        .place
+        .volume
+        .copy_range(&by, places[0], places[1], 9000);
+    assert_eq!(copied.await, Ok(5000));
+    let reading = one.place.open(inode, OpenOptions::READ).await.unwrap();
+    assert_eq!(read(&one, reading).await, [7; 5000]);
+}
+
+fn now() -> u64 {
+    static BEGAN: LazyLock<tokio::time::Instant> = LazyLock::new(clock::now);
+    BEGAN.elapsed().as_nanos() as u64 + 1
+}
+
+/// A register is eight bytes of a file, each in a block of its own.
+async fn live(
+    machine: Machine,
+    handle: HandleId,
+    (values, seed): (Arc<AtomicU64>, u64),
+) -> Vec<(u64, Deed)> {
+    let (mut deeds, mut random) = (Vec::new(), seed);
+    for _ in 0..40 {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let (register, is_write) = ((random >> 40) % 2, (random >> 50) % 3 == 0);
+        let (at, began) = (register * 4096, now());
+        let value = match is_write {
+            true => {
+                let value = values.fetch_add(1, Ordering::SeqCst) + 1;
+                write(&machine, handle, at, &value.to_le_bytes()).await;
+                value
+            }
+            false => {
+                let read = machine.place.read(handle, at, 8).await.unwrap();
+                let read: [u8; 8] = read.try_into().unwrap();
+                u64::from_le_bytes(read)
+            }
+        };
+        deeds.push((
+            register,
+            Deed {
+                value,
+                is_write,
+                began,
+                ended: Some(now()),
+            },
+        ));
+        clock::sleep(Duration::from_micros((random >> 30) % 4000)).await;
+    }
+    deeds
+}
+
+async fn what_reads_and_writes_of_three_machines_saw_can_have_happened_in_an_order(ground: Ground) {
+    let machines = [
+        ground.strict_machine().await,
+        ground.strict_machine().await,
+        ground.strict_machine().await,
+    ];
+    let (_, handles) = opened(&machines).await;
+    write(&machines[0], handles[0], 0, &[0; 8192]).await;
+    let values = Arc::new(AtomicU64::new(0));
+    let lives = machines.iter().zip(handles).flat_map(|(machine, handle)| {
+        let life = |seed| tokio::spawn(live(machine.clone(), handle, (Arc::clone(&values), seed)));
+        [
+            life(handle.0 * 7 + 1),
+            life(machine.session.session().0 * 31),
+        ]
+    });
+    let lives = join_all(lives.collect::<Vec<_>>()).await;
+    let deeds: Vec<_> = lives.into_iter().flat_map(Result::unwrap).collect();
+    for register in 0..2 {
+        let of_it = deeds.iter().filter(|(of, _)| *of == register);
+        let of_it: Vec<_> = of_it.map(|(_, deed)| *deed).collect();
+        assert!(of_it.iter().any(|deed| deed.is_write) && of_it.iter().any(|deed| !deed.is_write));
+        assert_eq!(contradiction(&of_it), None);
+    }
+}
+
+async fn a_machine_that_writes_all_the_time_keeps_nobody_from_reading(ground: Ground) {
+    let [one, other] = two(&ground).await;
+    let (_, [writing, reading]) = opened(&[one.clone(), other.clone()]).await;
+    write(&one, writing, 0, &[0; 8]).await;
+    let writer = tokio::spawn(async move {
+        for count in 1_u64.. {
+            write(&one, writing, 0, &count.to_le_bytes()).await;
+            tokio::task::yield_now().await;
+        }
+    });
+    let mut last = Vec::new();
+    for _ in 0..5 {
+        clock::sleep(Duration::from_millis(100)).await;
+        let read = clock::deadline(Duration::from_secs(10), read(&other, reading));
+        let read = read.await.expect("it waits for one save at most");
+        assert_ne!(read, last, "the writer went on");
+        last = read;
+    }
+    writer.abort();
+}
+
+async fn a_machine_that_left_holds_up_nobody(ground: Ground) {
+    let [one, other] = two(&ground).await;
+    let (_, [writing, reading]) = opened(&[one.clone(), other.clone()]).await;
+    write(&one, writing, 0, b"last words").await;
+    assert!(one.place.volume.shut_down().await.is_empty());
+    let began = clock::now();
+    assert_eq!(read(&other, reading).await, b"last words");
+    write(&other, reading, 0, b"next").await;
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert_eq!(keys(&other, b"w").await, 1);
+}
+
+async fn doors_are_told_to_keep_nothing(ground: Ground) {
+    let machine = ground.strict_machine().await;
+    let inode = machine.place.make(ROOT, "file", file(0o644)).await.unwrap();
+    let by = penstock_vfs::Identity::root();
+    let volume = &machine.place.volume;
+    let opened = volume.open(&by, inode, OpenOptions::READ).await.unwrap();
+    assert!(opened.reads_through);
+    let entry = volume.attributes(&by, inode).await.unwrap();
+    assert_eq!(entry.attributes_ttl, Duration::ZERO);
+    assert_eq!(entry.entry_ttl, Duration::ZERO);
+    let close_to_open = ground.machine().await;
+    close_to_open.place.find(ROOT, "file").await.unwrap();
+    let volume = &close_to_open.place.volume;
+    let opened = volume.open(&by, inode, OpenOptions::READ).await.unwrap();
+    assert!(!opened.reads_through);
+}
+
+/// A machine that does not hear that its lease is wanted keeps others waiting, and nothing is shown that is not all.
+#[tokio::test]
+async fn who_looks_waits_until_the_holder_has_heard_of_it() {
+    let ground = Ground::in_memory().await;
+    let [one, other] = two(&ground).await;
+    let (inode, [writing, reading]) = opened(&[one.clone(), other.clone()]).await;
+    write(&one, writing, 0, b"written").await;
+    one.session.hear(false);
+    for looked in [
+        clock::deadline(Duration::from_millis(300), async {
+            drop(other.place.attributes(inode).await);
+        })
+        .await,
+        clock::deadline(Duration::from_millis(300), async {
+            drop(read(&other, reading).await);
+        })
+        .await,
+    ] {
+        assert!(looked.is_err(), "it showed what may not be all");
+    }
+    one.session.hear(true);
+    assert_eq!(read(&other, reading).await, b"written");
+}
+
+#[tokio::test]
+async fn who_looks_waits_until_the_holder_can_save() {
+    let ground = Ground::in_memory().await;
+    let [one, other] = two(&ground).await;
+    let (_, [writing, reading]) = opened(&[one.clone(), other.clone()]).await;
+    write(&one, writing, 0, &[5; 100_000]).await;
+    let fails = Fault::fail(ErrorKind::Unavailable);
+    one.place.faults.rate(None, 1.0, fails);
+    let looked = clock::deadline(Duration::from_millis(1500), read(&other, reading)).await;
+    assert!(looked.is_err(), "it showed what may not be all");
+    one.place.faults.clear();
+    assert_eq!(read(&other, reading).await, [5; 100_000]);
+}
+
+/// What it wrote and did not save is lost with it, as that of a machine that was switched off.
+#[tokio::test]
+async fn a_machine_whose_session_ended_holds_up_nobody_and_shows_nothing() {
+    let ground = Ground::in_memory().await;
+    let [one, other] = two(&ground).await;
+    let (_, [writing, reading]) = opened(&[one.clone(), other.clone()]).await;
+    write(&one, writing, 0, b"saved").await;
+    one.place.sync(writing).await.unwrap();
+    write(&one, writing, 0, b"taken").await;
+    one.session.hear(false);
+    one.is_evicted_by(&other).await;
+    assert_eq!(read(&other, reading).await, b"saved");
+    write(&other, reading, 0, b"other").await;
+    one.session.hear(true);
+    one.place
+        .until(async || one.place.read(writing, 0, 9).await.is_err())
+        .await;
+    let written = one.place.write(writing, WritePlace::At(0), b"late").await;
+    assert!(matches!(written, Err(FsError::Io(_))), "{written:?}");
+    assert_eq!(read(&other, reading).await, b"other");
+}
+
+/// The engine made the operation, and its answer was lost.
+#[tokio::test]
+async fn a_lease_that_was_taken_and_not_told_is_given_back() {
+    let ground = Ground::in_memory().await;
+    let [one, other] = two(&ground).await;
+    let (_, [writing, reading]) = opened(&[one.clone(), other.clone()]).await;
+    one.session.lose_answers(true);
+    let written = one.place.write(writing, WritePlace::At(0), b"lost").await;
+    assert!(written.is_err());
+    one.session.lose_answers(false);
+    assert_eq!(keys(&other, b"w").await, 1);
+    let began = clock::now();
+    write(&other, reading, 0, b"other").await;
+    assert!(began.elapsed() < Duration::from_secs(10));
+    // And where it is not told which keys changed.
+    other.place.close(reading).await.unwrap();
+    one.session.forget();
+    assert_eq!(read(&one, writing).await, b"other");
+}
+
+#[tokio::test]
+async fn a_machine_that_is_not_told_which_keys_changed_gives_its_leases_back() {
+    let ground = Ground::in_memory().await;
+    let [one, other] = two(&ground).await;
+    let (_, [writing, reading]) = opened(&[one.clone(), other.clone()]).await;
+    one.session.forget();
+    write(&one, writing, 0, b"written").await;
+    assert_eq!(read(&other, reading).await, b"written");
+}
+
+#[tokio::test]
+async fn leases_of_files_that_are_not_open_are_bounded() {
+    let ground = Ground::in_memory().await;
+    let machine = ground.strict_machine().await;
+    for count in 0..IDLE_MAX + 300 {
+        let name = format!("file {count}");
+        machine.place.store(ROOT, &name, b"x").await.unwrap();
+    }
+    let are_few = async || keys(&machine, b"w").await <= IDLE_MAX;
+    machine.place.until(are_few).await;
+    machine.place.is_whole().await;
+}
+
+/// What a machine writes to a file that nobody else wants costs one operation for the lease.
+#[tokio::test]
+async fn a_lease_is_taken_once() {
+    let ground = Ground::in_memory().await;
+    let [one, other] = two(&ground).await;
+    let (_, [writing, _]) = opened(&[one.clone(), other.clone()]).await;
+    one.session.allow(1);
+    for count in 0..100 {
+        write(&one, writing, count, b"x").await;
+        assert_eq!(read(&one, writing).await.len() as u64, count + 1);
+    }
+    one.session.allow(u64::MAX);
+}
