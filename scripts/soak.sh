@@ -41,6 +41,7 @@ short_kills=$((seconds < 10 ? 1 : seconds / 10))
 require_rust
 require_fuse
 want_fsx
+want faketime faketime
 unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY all_proxy ALL_PROXY
 
 say "$seconds s of load, SEED=$SEED"

@@ -33,6 +33,7 @@ want rpcinfo rpcbind
 want showmount nfs-common
 want fsck.erofs erofs-utils
 want e2fsck e2fsprogs
+want faketime faketime
 want_postgres
 want_minio
 want_fsx

@@ -25,12 +25,14 @@ mod worker;
 
 use std::{
     fs::{self, File},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::Command,
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use penstock_skips::skipped;
 use penstock_tests::{
     Bucket, Finished, Kind, Mount, MountOptions, Patience, Process, Road, Scratch, Traffic,
     penstock, run_within,
@@ -77,16 +79,19 @@ enum Bad {
     Away,
     /// The database is killed.
     Database,
+    /// Its clock jumps by hours, there and back.
+    Clock,
     /// The store fails in one way or another.
     Store,
 }
 
 impl Bad {
-    const SHORT: [Self; 8] = [
+    const SHORT: [Self; 9] = [
         Self::Killed,
         Self::Evicted,
         Self::Cut(Traffic::OneWay),
         Self::Database,
+        Self::Clock,
         Self::Slow,
         Self::Cut(Traffic::Silent),
         Self::Cut(Traffic::Refused),
@@ -109,6 +114,7 @@ impl Bad {
 /// A machine: a place for filesets, a way to the database, and a mount.
 struct Machine {
     filesets: PathBuf,
+    clock: PathBuf,
     road: Road,
     mount: Option<Mount>,
 }
@@ -118,6 +124,24 @@ impl Machine {
         options
             .variable("PENSTOCK_FILESET_DIR", &self.filesets.display().to_string())
             .variable("PGPASSWORD", PASSWORD)
+    }
+
+    /// The same of a process whose clock can be set.
+    fn with_clock(&self, options: MountOptions) -> MountOptions {
+        let Some(library) = clock_library() else {
+            return options;
+        };
+        self.set_clock("+0");
+        options
+            .variable("LD_PRELOAD", &library.display().to_string())
+            .variable("FAKETIME_TIMESTAMP_FILE", &self.clock.display().to_string())
+            .variable("FAKETIME_CACHE_DURATION", "1")
+            .variable("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            .variable("DONT_FAKE_MONOTONIC", "1")
+    }
+
+    fn set_clock(&self, offset: &str) {
+        fs::write(&self.clock, offset).unwrap();
     }
 
     fn engine(&self) -> String {
@@ -153,6 +177,7 @@ impl Ground {
         let scratch = Scratch::new();
         let machine = |number| Machine {
             filesets: scratch.folder(&format!("machine-{number}")),
+            clock: scratch.path().join(format!("clock-{number}")),
             road: Road::to(server.port),
             mount: None,
         };
@@ -231,6 +256,7 @@ impl Ground {
     fn mount(&mut self, number: usize) {
         let machine = &self.machines[number];
         let options = machine.variables(self.bucket.signing_options());
+        let options = machine.with_clock(options);
         let options = options
             .option("request-timeout", "5s")
             .option("retry-timeout", "20s")
@@ -309,6 +335,7 @@ impl Ground {
                 thread::sleep(lasts);
                 self.server.run();
             }
+            Bad::Clock => jump(machine, lasts),
             Bad::Store => {}
         }
     }
@@ -379,6 +406,31 @@ fn stand_still(machine: &Machine, meanwhile: impl FnOnce()) {
     meanwhile();
 }
 
+/// What lets a process have a clock of its own, where it is installed.
+fn clock_library() -> Option<PathBuf> {
+    let library = |folder: fs::DirEntry| folder.path().join("faketime/libfaketimeMT.so.1");
+    let folders = fs::read_dir("/usr/lib").ok()?.flatten();
+    folders.map(library).find(|library| library.exists())
+}
+
+fn jump(machine: &Machine, lasts: Duration) {
+    if clock_library().is_none() {
+        return skipped("libfaketime is missing: no clock jumps");
+    }
+    for (offset, hours) in [("+3h", 3), ("-2h", -2), ("+0", 0)] {
+        machine.set_clock(offset);
+        thread::sleep(lasts.max(Duration::from_secs(2)));
+        let made = File::create(machine.mount().join("clock")).unwrap();
+        let shown = made.metadata().unwrap().mtime();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let ahead = shown - now.as_secs().cast_signed();
+        assert!(
+            (ahead - hours * 3600).abs() < 60,
+            "{ahead} s ahead and not {hours} h"
+        );
+    }
+}
+
 fn cut(machine: &Machine, traffic: Traffic, lasts: Duration) {
     machine.road.set(traffic);
     thread::sleep(lasts);
@@ -392,7 +444,7 @@ fn what_was_closed_on_a_machine_is_there_on_all_whatever_happens_to_one() {
     let Some(ground) = Ground::new(seed, "close-to-open") else {
         return;
     };
-    live(ground.with_workers(seed), rounds, seed);
+    live(ground.with_workers(seed), rounds, (seed, 0));
 }
 
 /// The same, and each read and write is seen as if there were one machine.
@@ -403,16 +455,20 @@ fn what_strict_machines_see_can_have_happened_in_an_order_whatever_happens_to_on
     let Some(ground) = Ground::new(seed, "strict") else {
         return;
     };
-    live(ground.with_workers(seed).with_players(seed), rounds, seed);
+    live(
+        ground.with_workers(seed).with_players(seed),
+        rounds,
+        (seed, 1),
+    );
 }
 
-fn live(mut ground: Ground, rounds: u64, seed: u64) {
+fn live(mut ground: Ground, rounds: u64, (seed, first): (u64, u64)) {
     for round in 0..rounds {
         print!("seed {seed}, round {round}: ");
         // Each comes once before any comes again.
         let bad = match ground.chance.below(12) {
             0 if rounds > ROUNDS_DEFAULT => *ground.chance.pick(&Bad::LONG),
-            _ => Bad::SHORT[round as usize % Bad::SHORT.len()],
+            _ => Bad::SHORT[(first + round) as usize % Bad::SHORT.len()],
         };
         ground.round(bad);
     }
