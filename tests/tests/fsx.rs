@@ -4,6 +4,11 @@
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
+#[path = "machines/place.rs"]
+mod place;
+#[path = "../../crates/fileset/tests/database/server.rs"]
+mod server;
+
 use std::{
     path::Path,
     process::{Command, Stdio},
@@ -17,6 +22,7 @@ use penstock_tests::{
     Bucket, Fileset, Kind, Mount, NfsMount, Patience, Scratch, run_within,
     shortage::{self, Mode, slow_store},
 };
+use place::Pair;
 
 /// How many operations a run has while the store works, on S3 only if this is given.
 const OPERATIONS_VARIABLE: &str = "PENSTOCK_TEST_FSX_OPERATIONS";
@@ -249,6 +255,34 @@ fn a_file_system_exerciser_finds_nothing_on_a_fileset() {
     exercise_all(mount.path(), &scratch, load);
     mount.unmount();
     fileset.run("check", &["--data"]).expect_success();
+}
+
+/// Whose metadata is in a database, and which another machine has mounted.
+#[track_caller]
+fn run_on_machines(coherence: &str) {
+    if !has_fsx() {
+        return;
+    }
+    let Some(mut pair) = Pair::new(Bucket::new(Kind::S3)) else {
+        return;
+    };
+    let operations = given(OPERATIONS_VARIABLE).unwrap_or(OPERATIONS_DEFAULT);
+    let mount = pair.mount(|options| options.option("coherence", coherence));
+    let load = Load::new(operations, &SIZES_OF_A_FILESET);
+    exercise_all(mount.path(), &Scratch::new(), load);
+    mount.unmount();
+    pair.is_whole();
+}
+
+#[test]
+fn a_file_system_exerciser_finds_nothing_on_a_fileset_of_several_machines() {
+    run_on_machines("close-to-open");
+}
+
+/// The kernel keeps no page but those that are mapped.
+#[test]
+fn a_file_system_exerciser_finds_nothing_on_a_strict_fileset_of_several_machines() {
+    run_on_machines("strict");
 }
 
 /// Runs it on a fileset through the kernel's NFS client, which `kill` may trouble meanwhile.

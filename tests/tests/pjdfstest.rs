@@ -4,6 +4,11 @@
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
+#[path = "machines/place.rs"]
+mod place;
+#[path = "../../crates/fileset/tests/database/server.rs"]
+mod server;
+
 use std::{
     collections::BTreeSet,
     fs::{self, Permissions},
@@ -14,6 +19,7 @@ use std::{
 };
 
 use penstock_tests::{Bucket, Fileset, Kind, Mount, NfsMount, Patience, Scratch, run_within};
+use place::Pair;
 
 const PATIENCE: Patience = Patience::seconds(300);
 /// The same where each call goes over a network, and everything is emulated.
@@ -279,6 +285,22 @@ fn posix_is_kept_on_a_fileset() {
     let options = fileset.options().option("allow-other", "on");
     hold(fileset.mount_with(&options), &users, &[]);
     fileset.run("check", &[]).expect_success();
+}
+
+/// Whose metadata is in a database, and which another machine has mounted: nothing that was seen before is believed.
+#[test]
+fn posix_is_kept_on_a_fileset_of_several_machines() {
+    let Some(users) = users() else { return };
+    let Some(mut pair) = Pair::new(Bucket::new(Kind::S3)) else {
+        return;
+    };
+    let mount = pair.mount(|options| {
+        options
+            .option("allow-other", "on")
+            .option("coherence", "strict")
+    });
+    hold(mount, &users, &[]);
+    pair.is_whole();
 }
 
 #[test]

@@ -16,6 +16,7 @@
     unreachable_pub
 )]
 
+mod place;
 #[path = "../../../crates/fileset/tests/machines/register.rs"]
 mod register;
 mod registers;
@@ -27,7 +28,6 @@ use std::{
     fs::{self, File},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    process::Command,
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -35,12 +35,12 @@ use std::{
 use penstock_skips::skipped;
 use penstock_tests::{
     Bucket, Finished, Kind, Mount, MountOptions, Patience, Process, Road, Scratch, Traffic,
-    penstock, run_within,
     soak::{Chance, Weather},
 };
+use place::Place;
 use register::contradiction;
 use registers::{Noted, PLAY, SYNCED};
-use server::{PASSWORD, Server};
+use server::Server;
 use worker::{JOURNAL, Worker};
 
 const ROUNDS_VARIABLE: &str = "PENSTOCK_TEST_MACHINES_ROUNDS";
@@ -113,20 +113,14 @@ impl Bad {
 
 /// A machine: a place for filesets, a way to the database, and a mount.
 struct Machine {
-    filesets: PathBuf,
+    place: Place,
     clock: PathBuf,
     road: Road,
     mount: Option<Mount>,
 }
 
 impl Machine {
-    fn variables(&self, options: MountOptions) -> MountOptions {
-        options
-            .variable("PENSTOCK_FILESET_DIR", &self.filesets.display().to_string())
-            .variable("PGPASSWORD", PASSWORD)
-    }
-
-    /// The same of a process whose clock can be set.
+    /// Options of a process whose clock can be set.
     fn with_clock(&self, options: MountOptions) -> MountOptions {
         let Some(library) = clock_library() else {
             return options;
@@ -142,11 +136,6 @@ impl Machine {
 
     fn set_clock(&self, offset: &str) {
         fs::write(&self.clock, offset).unwrap();
-    }
-
-    fn engine(&self) -> String {
-        let port = self.road.port();
-        format!("postgres://penstock@127.0.0.1:{port}/postgres")
     }
 
     fn mount(&self) -> &Mount {
@@ -175,11 +164,15 @@ impl Ground {
     fn new(seed: u64, coherence: &'static str) -> Option<Self> {
         let server = Server::start()?;
         let scratch = Scratch::new();
-        let machine = |number| Machine {
-            filesets: scratch.folder(&format!("machine-{number}")),
-            clock: scratch.path().join(format!("clock-{number}")),
-            road: Road::to(server.port),
-            mount: None,
+        let machine = |number| {
+            let road = Road::to(server.port);
+            let filesets = scratch.folder(&format!("machine-{number}"));
+            Machine {
+                place: Place::new(filesets, road.port()),
+                clock: scratch.path().join(format!("clock-{number}")),
+                road,
+                mount: None,
+            }
         };
         let mut ground = Self {
             machines: (0..MACHINES).map(machine).collect(),
@@ -194,7 +187,8 @@ impl Ground {
             weather: Weather::new(seed),
         };
         for number in 0..MACHINES {
-            ground.introduce(number);
+            let place = &ground.machines[number].place;
+            place.introduce(&ground.bucket, number == 0);
             ground.mount(number);
         }
         Some(ground)
@@ -229,39 +223,18 @@ impl Ground {
 
     /// `penstock fileset VERB home` on a machine.
     fn command(&self, machine: usize, verb: &str, more: &[&str]) -> Finished {
-        let machine = &self.machines[machine];
-        let mut command = self.penstock(machine, "fileset", &[verb, "home"]);
-        run_within(PATIENCE, command.args(more))
-    }
-
-    fn penstock(&self, machine: &Machine, verb: &str, arguments: &[&str]) -> Command {
-        let mut command = penstock();
-        command.arg(verb).args(arguments);
-        let options = machine.variables(self.bucket.signing_options());
-        options.apply(&mut command);
-        command
-    }
-
-    /// The first machine makes the file system, the others join.
-    fn introduce(&self, number: usize) {
-        let verb = if number == 0 { "create" } else { "attach" };
-        let machine = &self.machines[number];
-        let store = format!("{}/below", self.bucket.source());
-        let mut command = self.penstock(machine, "fileset", &[verb, "home"]);
-        command.args(["--store", &store, "--engine", &machine.engine()]);
-        self.bucket.options().apply(&mut command);
-        run_within(PATIENCE, &mut command).expect_success();
+        let place = &self.machines[machine].place;
+        place.command(&self.bucket, verb, more)
     }
 
     fn mount(&mut self, number: usize) {
         let machine = &self.machines[number];
-        let options = machine.variables(self.bucket.signing_options());
-        let options = machine.with_clock(options);
+        let options = machine.with_clock(self.bucket.signing_options());
         let options = options
             .option("request-timeout", "5s")
             .option("retry-timeout", "20s")
             .option("coherence", self.coherence);
-        let mount = Mount::new("fileset://home", &options);
+        let mount = machine.place.mount(options);
         self.machines[number].mount = Some(mount);
     }
 
