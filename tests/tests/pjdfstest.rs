@@ -300,7 +300,7 @@ fn posix_is_kept_on_a_fileset_of_several_machines() {
             .option("coherence", "strict")
     });
     hold(mount, &users, &[]);
-    pair.is_whole();
+    pair.end();
 }
 
 #[test]

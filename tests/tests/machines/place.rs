@@ -96,7 +96,7 @@ impl Pair {
     }
 
     /// Unmounts it on the other one, and looks at all that there is.
-    pub(crate) fn is_whole(mut self) {
+    pub(crate) fn end(mut self) {
         self.other.take().expect("it is mounted").unmount();
         let checked = self.places[0].command(&self.bucket, "check", &["--data"]);
         checked.expect_success();
