@@ -223,6 +223,15 @@ pub(crate) struct OpenedFileset {
     pub ahead: Option<Ahead>,
 }
 
+/// Whose turn it is to begin a mount of a fileset: until there is a process that can be asked, no other command begins one.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// This command's, until the lock goes.
+    Own(Option<DirectoryLock>),
+    /// Another command's.
+    Another,
+}
+
 /// A file system of this machine.
 #[derive(Debug, Clone)]
 pub(crate) struct Fileset {
@@ -456,6 +465,16 @@ impl Fileset {
         match DirectoryLock::take(&self.metadata()) {
             Err(DirectoryLockError::InUse { pid }) => Some(pid),
             _ => None,
+        }
+    }
+
+    /// The turn to begin a mount of it, unless another command has it.
+    pub(crate) fn turn(&self) -> Turn {
+        match DirectoryLock::take(&self.directory) {
+            Ok(lock) => Turn::Own(Some(lock)),
+            Err(DirectoryLockError::InUse { .. }) => Turn::Another,
+            // What is in the way is told by who opens it.
+            Err(DirectoryLockError::Io(_)) => Turn::Own(None),
         }
     }
 

@@ -31,7 +31,7 @@ use crate::{
     options::{self, Values},
 };
 
-pub(crate) use join::join;
+pub(crate) use join::{Joined, join};
 
 /// Bytes of the longest mount point that an order to unmount names. One that is longer means the whole mount.
 const NAMED_MAX: usize = 2048;

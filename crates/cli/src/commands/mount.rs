@@ -6,6 +6,7 @@ use std::{
 };
 
 use clap::{Arg, ArgMatches, Command, value_parser};
+use penstock_base::DirectoryLock;
 use penstock_fuse::MountError;
 use tracing::warn;
 
@@ -24,7 +25,9 @@ use crate::{
     logging::{self, LogFile},
     mount_point::{self, Own},
     options::{Given, Scope, Values, table},
-    output, places, sharing, stores,
+    output, places,
+    sharing::{self, Joined},
+    stores,
     volumes::{VolumeKind, VolumeSpec},
 };
 
@@ -163,18 +166,22 @@ pub(crate) fn perform(request: MountRequest, environment: &Environment) -> Outco
         values,
         environment: environment.clone(),
     };
-    if sharing::join(&volume, &place)? {
-        return announce(announcement);
+    match sharing::join(&volume, &place)? {
+        Joined::Shared => announce(announcement),
+        Joined::Alone(turn) => begin(volume, place, (announcement, turn)),
     }
-    begin(volume, place, announcement)
 }
 
 fn announce(line: Option<String>) -> Outcome {
     line.map_or(Ok(()), |line| output::print_line(&line))
 }
 
-/// Starts a process that serves, or does so in this one.
-fn begin(volume: VolumeSpec, place: SocketDirectory, announcement: Option<String>) -> Outcome {
+/// Starts a process that serves, or does so in this one. The turn ends when it can be asked.
+fn begin(
+    volume: VolumeSpec,
+    place: SocketDirectory,
+    (announcement, turn): (Option<String>, Option<DirectoryLock>),
+) -> Outcome {
     check_certificates(&volume.values, &volume.mountpoint)?;
     let foreground = volume.values.flag(&table::FOREGROUND);
     let plan = Plan {
@@ -186,15 +193,22 @@ fn begin(volume: VolumeSpec, place: SocketDirectory, announcement: Option<String
         guardian: None,
     };
     if foreground {
+        drop(turn);
         return serve_here(plan, Announcer::Foreground);
     }
     let patience = patience(&plan);
     match daemon::detach()? {
         Side::Parent(waiting) => {
-            waiting.until_ready(patience)?;
+            let ready = waiting.until_ready(patience);
+            drop(turn);
+            ready?;
             announce(announcement)
         }
-        Side::Child(announcer) => serve_in_background(plan, announcer),
+        Side::Child(announcer) => {
+            // It is the parent's to give back.
+            std::mem::forget(turn);
+            serve_in_background(plan, announcer)
+        }
     }
 }
 

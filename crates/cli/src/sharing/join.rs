@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use penstock_base::{clock, is_root};
+use penstock_base::{DirectoryLock, clock, is_root};
 use penstock_fuse::{FuseSettings, UnmountMode};
 
 use super::{is_at, is_of_fileset, own_tree};
@@ -13,7 +13,7 @@ use crate::{
     },
     explain,
     failure::{Failure, Outcome},
-    filesets::{self, Fileset},
+    filesets::{self, Fileset, Turn},
     mount_table,
     options::{OptionSpec, Origin, Values, table},
     output, predecessors,
@@ -36,14 +36,24 @@ const OF_EACH: [&OptionSpec; 7] = [
     &table::CONFIG,
 ];
 
-/// Puts the fileset of `spec` at its mount point too, if a mount of this user has it; says so then, and returns whether
-/// it did. Fails where that cannot be done and nothing else could. Nothing is locked or opened.
-pub(crate) fn join(spec: &VolumeSpec, sockets: &SocketDirectory) -> Outcome<bool> {
+/// What became of an attempt to use a mount that is there.
+#[derive(Debug)]
+pub(crate) enum Joined {
+    /// The fileset is at the mount point.
+    Shared,
+    /// Nobody has it mounted, and nobody else begins to while this is held.
+    Alone(Option<DirectoryLock>),
+}
+
+/// Puts the fileset of `spec` at its mount point too, if a mount of this user has it; says so then. Fails where that cannot be
+/// done and nothing else could. Nothing is opened.
+pub(crate) fn join(spec: &VolumeSpec, sockets: &SocketDirectory) -> Outcome<Joined> {
     let Some(name) = filesets::name_in(&spec.source) else {
-        return Ok(false);
+        return Ok(Joined::Alone(None));
     };
     let fileset = Fileset::new(name, &spec.environment)?;
     let until = clock::now() + PATIENCE;
+    let mut turn = None;
     loop {
         let mut candidates = candidates(spec, sockets);
         let starts = candidates.iter().any(|Found { status, .. }| {
@@ -57,20 +67,37 @@ pub(crate) fn join(spec: &VolumeSpec, sockets: &SocketDirectory) -> Outcome<bool
         let holder = (!candidates.is_empty()).then(|| fileset.user()).flatten();
         candidates.retain(|found| Some(found.status.pid) == holder);
         let Some(found) = candidates.first() else {
-            // Who else has it is told by who tries to open it.
-            return Ok(false);
+            match turn.take() {
+                // Who else has it is told by who tries to open it.
+                Some(lock) => return Ok(Joined::Alone(lock)),
+                None => turn = own_turn(&fileset, until),
+            }
+            continue;
         };
         let status = &found.status;
         if status.phase == Phase::Mounted && share(spec, found)? {
-            return Ok(true);
+            return Ok(Joined::Shared);
         }
         if clock::now() >= until {
             return match status.phase {
                 Phase::Saving => Err(predecessors::occupied(&status.mountpoint, status.pid)),
-                _ => Ok(false),
+                _ => Ok(Joined::Alone(None)),
             };
         }
         clock::pause(POLL);
+    }
+}
+
+/// The turn to begin a mount, behind which is looked once more whether there is one by now. Nothing while another command has
+/// it, which is waited for so long.
+fn own_turn(fileset: &Fileset, until: clock::Instant) -> Option<Option<DirectoryLock>> {
+    match fileset.turn() {
+        Turn::Own(lock) => Some(lock),
+        Turn::Another if clock::now() < until => {
+            clock::pause(POLL);
+            None
+        }
+        Turn::Another => Some(None),
     }
 }
 
