@@ -1,6 +1,11 @@
 //! Standard output and standard error: data and prompts, nothing else.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    borrow::Cow,
+    io::{self, IsTerminal, Write},
+};
+
+use rustix::termios::tcgetwinsize;
 
 use crate::{
     failure::{Exit, Failure, Outcome},
@@ -45,10 +50,21 @@ pub(crate) fn draw(line: Option<&str>) -> bool {
     let shows = is_drawn();
     let mut stderr = io::stderr().lock();
     if shows {
-        let line = line.unwrap_or_default();
+        let columns = tcgetwinsize(&stderr).map_or(0, |size| usize::from(size.ws_col));
+        let line = cut(line.unwrap_or_default(), columns);
         let _ = write!(stderr, "\r\x1b[K{line}").and_then(|()| stderr.flush());
     }
     shows
+}
+
+/// What of a line fits into so many columns, of a terminal that does not say 0: one that is longer goes on in the next line, and
+/// is not taken away with the present one.
+fn cut(line: &str, columns: usize) -> Cow<'_, str> {
+    if columns == 0 || line.chars().count() < columns {
+        return line.into();
+    }
+    let kept = line.chars().take(columns.saturating_sub(2));
+    kept.chain(['…']).collect()
 }
 
 /// Whether there is a terminal to show it on.
@@ -65,4 +81,19 @@ fn unwritable(error: &io::Error) -> Failure {
         return failure.with_exit(Exit::Quiet);
     }
     failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_drawn_stays_in_one_line() {
+        assert_eq!(cut("9 of 20 files", 80), "9 of 20 files");
+        assert_eq!(cut("9 of 20 files", 14), "9 of 20 files");
+        assert_eq!(cut("9 of 20 files", 13), "9 of 20 fil…");
+        assert_eq!(cut("fünf", 4), "fü…");
+        assert_eq!(cut("five", 1), "…");
+        assert_eq!(cut("9 of 20 files", 0), "9 of 20 files");
+    }
 }
