@@ -197,11 +197,17 @@ impl Server {
         log.contains("database system is ready to accept connections")
     }
 
-    /// Kills the server, without a word to it, and all processes of it: one that serves a connection goes on until it notices.
-    pub fn kill(&self) {
+    /// The process that began all others of the server.
+    pub fn main_process(&self) -> u32 {
         let file = self.directory.path().join("data/postmaster.pid");
         let text = fs::read_to_string(file).unwrap();
-        let server = text.lines().next().unwrap();
+        text.lines().next().unwrap().parse().unwrap()
+    }
+
+    /// Kills the server, without a word to it, and all processes of it: one that serves a connection goes on until it notices.
+    pub fn kill(&self) {
+        let server = self.main_process().to_string();
+        let server = server.as_str();
         let signal = |what, process| {
             let sent = Command::new("kill").args([what, process]).status();
             sent.unwrap().success()
