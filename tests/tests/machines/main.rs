@@ -25,6 +25,8 @@ mod worker;
 
 use std::{
     fs::{self, File},
+    io::{Seek, SeekFrom},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::Command,
     thread,
@@ -404,6 +406,61 @@ fn what_strict_machines_see_can_have_happened_in_an_order_whatever_happens_to_on
         return;
     };
     live(ground.with_workers(seed).with_players(seed), rounds, seed);
+}
+
+/// A machine that does not hear of it holds a lease that another one has by then.
+#[test]
+fn a_strict_machine_that_is_evicted_while_it_is_cut_off_shows_nothing_old() {
+    let Some(ground) = Ground::new(number(SEED_VARIABLE, 1), "strict") else {
+        return;
+    };
+    let open = |machine: usize| {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let path = ground.machines[machine].mount().join("file");
+        options.open(path).unwrap()
+    };
+    let files = [open(0), open(1)];
+    files[0].write_all_at(b"earlier", 0).unwrap();
+    files[0].sync_all().unwrap();
+    let mut seen = [0; 7];
+    ground.machines[0].road.set(Traffic::Silent);
+    ground.evict(0);
+    files[1].write_all_at(b"written", 0).unwrap();
+    let read = files[0].read_exact_at(&mut seen, 0);
+    let written = files[0].write_all_at(b"wrong", 0);
+    ground.machines[0].road.set(Traffic::Flows);
+    assert!(read.is_err(), "it showed {:?}", str::from_utf8(&seen));
+    assert!(written.is_err(), "it was told that it wrote");
+}
+
+/// The kernel bounds what it copies, and seeks from the end of a file, by the size that it was told last.
+#[test]
+fn the_kernel_knows_the_end_of_what_another_strict_machine_wrote() {
+    let Some(ground) = Ground::new(number(SEED_VARIABLE, 1), "strict") else {
+        return;
+    };
+    let open = |machine: usize, name: &str| {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let path = ground.machines[machine].mount().join(name);
+        options.open(path).unwrap()
+    };
+    let (writing, source, target) = (open(1, "source"), open(0, "source"), open(0, "target"));
+    let copied = || {
+        let (mut from, mut to) = (0, 0);
+        let (from, to) = (Some(&mut from), Some(&mut to));
+        rustix::fs::copy_file_range(&source, from, &target, to, 4096).unwrap() as u64
+    };
+    for round in 1..=5_u64 {
+        writing.write_all_at(b"written", (round - 1) * 7).unwrap();
+        let end = (&source).seek(SeekFrom::End(0)).unwrap();
+        assert_eq!(end, round * 7, "lseek");
+        writing.write_all_at(b"and", round * 7).unwrap();
+        let length = source.metadata().unwrap().len();
+        assert_eq!((length, copied()), (round * 7 + 3, round * 7 + 3), "copied");
+        writing.set_len(round * 7).unwrap();
+    }
 }
 
 fn live(mut ground: Ground, rounds: u64, seed: u64) {
