@@ -38,7 +38,7 @@ use penstock_base::{FsError, FsResult, Mutex};
 use penstock_vfs::{Watcher, Watchers};
 use tokio::{sync::watch, task::AbortHandle};
 
-pub(crate) use self::leases::{Changing, Leases};
+pub(crate) use self::leases::{Changing, Leases, return_idle};
 use self::{contents::Contents, locks::Bells, orphans::Orphans, sessions::Over};
 pub(crate) use self::{locks::VolumeLocks, sessions::living_writers};
 use crate::{

@@ -167,7 +167,8 @@ impl Volume for FilesetVolume {
     }
 
     fn watch(&self, door: Weak<dyn Watcher>) {
-        if let Some(machines) = &self.parts.machines {
+        // With strict coherence it keeps nothing that others change.
+        if let Some(machines) = self.parts.machines.as_ref().filter(|_| !self.is_strict()) {
             machines.watch(door);
         }
     }
@@ -239,7 +240,7 @@ impl Volume for FilesetVolume {
             return Err(FsError::Stale);
         }
         // A door that opens nothing asks so for what is there by now.
-        if self.is_strict() || self.parts.files.find(inode).is_none() {
+        if !self.is_strict() && self.parts.files.find(inode).is_none() {
             self.parts.catch_up().await?;
         }
         self.hold(by, inode).await
@@ -459,11 +460,10 @@ impl Volume for FilesetVolume {
         if !handle.access.writes() {
             return Err(FsError::BadHandle);
         }
-        let _changing = self.to_change(handle.file.inode).await?;
-        self.parts
-            .files
-            .allocate(by, handle.file, range, allocation)
-            .await
+        let (files, by) = (Arc::clone(&self.parts.files), by.clone());
+        let inode = handle.file.inode;
+        let allocate = async move { files.allocate(&by, handle.file, range, allocation).await };
+        self.change_bytes(inode, allocate).await
     }
 
     async fn seek(&self, from: Position, wanted: Seek) -> FsResult<u64> {
@@ -482,9 +482,10 @@ impl Volume for FilesetVolume {
         self.parts.using(source.handle)?;
         self.parts.using(target.handle)?;
         self.see_bytes(source.handle).await?;
-        let _changing = self.to_write(target.handle).await?;
-        let places = (source, target);
-        self.parts.files.copy_range(by, places, length).await
+        let inode = self.parts.files.handle(target.handle)?.file.inode;
+        let (files, by) = (Arc::clone(&self.parts.files), by.clone());
+        let copy = async move { files.copy_range(&by, (source, target), length).await };
+        self.change_bytes(inode, copy).await
     }
 
     async fn flush(&self, handle: HandleId) -> FsResult<()> {
@@ -514,12 +515,14 @@ impl Volume for FilesetVolume {
             self.parts.used(file.inode, handle);
             self.parts.files.give_up(&file).await;
             self.parts.forget(file.inode, 1);
+            self.closed();
         }
     }
 
     async fn undo_open(&self, handle: HandleId) {
         if let Some(file) = self.parts.files.close(handle) {
             self.parts.forget(file.inode, 1);
+            self.closed();
         }
     }
 
@@ -616,6 +619,9 @@ impl Volume for FilesetVolume {
         self.scheduler.end(&self.parts).await;
         self.parts.files.end_folding().await;
         let failed = self.parts.files.save_all().await;
+        if let Some((_, leases)) = self.parts.leases() {
+            leases.close();
+        }
         let failed = failed.into_iter();
         let mut failed: Vec<_> = failed
             .map(|(file, error)| (format!("inode {}", file.inode.0), error))

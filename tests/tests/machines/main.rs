@@ -26,7 +26,8 @@ mod worker;
 
 use std::{
     fs::{self, File},
-    os::unix::fs::MetadataExt,
+    io::{Seek, SeekFrom},
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -433,6 +434,35 @@ fn what_strict_machines_see_can_have_happened_in_an_order_whatever_happens_to_on
         rounds,
         (seed, 1),
     );
+}
+
+/// The kernel bounds what it copies, and seeks from the end of a file, by the size that it was told last.
+#[test]
+fn the_kernel_knows_the_end_of_what_another_strict_machine_wrote() {
+    let Some(ground) = Ground::new(number(SEED_VARIABLE, 1), "strict") else {
+        return;
+    };
+    let open = |machine: usize, name: &str| {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let path = ground.machines[machine].mount().join(name);
+        options.open(path).unwrap()
+    };
+    let (writing, source, target) = (open(1, "source"), open(0, "source"), open(0, "target"));
+    let copied = || {
+        let (mut from, mut to) = (0, 0);
+        let (from, to) = (Some(&mut from), Some(&mut to));
+        rustix::fs::copy_file_range(&source, from, &target, to, 4096).unwrap() as u64
+    };
+    for round in 1..=5_u64 {
+        writing.write_all_at(b"written", (round - 1) * 7).unwrap();
+        let end = (&source).seek(SeekFrom::End(0)).unwrap();
+        assert_eq!(end, round * 7, "lseek");
+        writing.write_all_at(b"and", round * 7).unwrap();
+        let length = source.metadata().unwrap().len();
+        assert_eq!((length, copied()), (round * 7 + 3, round * 7 + 3), "copied");
+        writing.set_len(round * 7).unwrap();
+    }
 }
 
 fn live(mut ground: Ground, rounds: u64, (seed, first): (u64, u64)) {

@@ -45,25 +45,25 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// PostgreSQL 15 with its defaults, which plans each trip anew once the feed is long.
-    pub const PLANNED: Self = Self {
-        group: 865.0,
-        operation: 15.0,
-        contended: 90.0,
+    /// PostgreSQL 15.
+    pub const MEASURED: Self = Self {
+        group: 330.0,
+        operation: 19.0,
+        contended: 40.0,
         waiter: 9.0,
-        news: 155.0,
-        news_behind: 136.0,
-        page: 173.0,
-        page_behind: 192.0,
+        news: 52.0,
+        news_behind: 29.0,
+        page: 42.0,
+        page_behind: 46.0,
         key: 0.45,
-        compared: 2.0,
+        compared: 1.6,
         flush: 110.0,
         machine_look: 1.0,
         machine_operation: 19.0,
         machine_group: 40.0,
         machine_beside: 100.0,
-        machine_read: 40.0,
-        machine_read_behind: 27.0,
+        machine_read: 28.0,
+        machine_read_behind: 14.0,
         machine_key: 0.3,
         idle: 10.0,
         group_up: 625.0,
@@ -75,21 +75,6 @@ impl Costs {
         page_up: 100.0,
         page_down: 1870.0,
         key_down: 61.0,
-    };
-
-    /// The same with `plan_cache_mode = force_generic_plan`.
-    pub const GENERIC: Self = Self {
-        group: 330.0,
-        operation: 19.0,
-        contended: 40.0,
-        compared: 1.6,
-        news: 52.0,
-        news_behind: 29.0,
-        page: 42.0,
-        page_behind: 46.0,
-        machine_read: 28.0,
-        machine_read_behind: 14.0,
-        ..Self::PLANNED
     };
 }
 

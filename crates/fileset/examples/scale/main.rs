@@ -26,8 +26,7 @@
 //! ... --example scale engines     what one engine of each kind carries
 //! ```
 //!
-//! The word `generic` behind any of them is about a server with `plan_cache_mode = force_generic_plan`. Costs and tables
-//! of this version are in `docs/measurements/2026-11.md`.
+//! Costs and tables are in `docs/measurements/2026-11.md`.
 
 #![allow(
     clippy::unwrap_used,
@@ -59,21 +58,14 @@ use database::Server;
 async fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| words.iter().any(|said| said == word);
-    let (costs, plan) = match has("generic") {
-        true => (Costs::GENERIC, "plans that are kept"),
-        false => (Costs::PLANNED, "the server's defaults"),
-    };
     if !["measure", "waiting", "check", "engines"]
         .iter()
         .any(|word| has(word))
     {
-        report::tell(costs, plan);
+        report::tell(Costs::MEASURED);
         return;
     }
     let server = Arc::new(Server::start().unwrap());
-    if has("generic") {
-        server.sql("ALTER SYSTEM SET plan_cache_mode = force_generic_plan");
-    }
     server.sql("ALTER SYSTEM SET track_wal_io_timing = on");
     server.sql("SELECT pg_reload_conf()");
     if has("measure") {
@@ -81,7 +73,7 @@ async fn main() {
     } else if has("waiting") {
         measure::waiting(&server).await;
     } else if has("check") {
-        check::check(&server, costs).await;
+        check::check(&server, Costs::MEASURED).await;
     } else {
         engines::compare(&server).await;
     }

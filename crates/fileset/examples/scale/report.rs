@@ -17,7 +17,7 @@ const FULL: f64 = 0.9;
 const PAUSE: Duration = Duration::from_millis(160);
 
 /// Tells all tables.
-pub fn tell(costs: Costs, plans: &str) {
+pub fn tell(costs: Costs) {
     let large = Load {
         callers: 64,
         ..Load::MIXED
@@ -33,7 +33,7 @@ pub fn tell(costs: Costs, plans: &str) {
         ("reading, 16 callers", Load::READING, vec![2, 8, 32]),
     ] {
         for cores in all_cores {
-            println!("\n{what} on each machine; {plans}, {cores} cores\n");
+            println!("\n{what} on each machine, {cores} cores\n");
             println!(
                 "| machines | op/s | changes/s | of a group | refused | lock | cores at work | told keys/s | from the database MB/s | cores of a machine | create ms, p99 | open ms, p99 | ceiling |"
             );

@@ -7,7 +7,7 @@
 //!
 //! A key `w` of a file names the one session that may have writes of it that are not saved. Who changes the file's bytes takes
 //! the lease first and keeps it until another machine wants it: so a machine that has a file for itself writes as fast as
-//! without, and pays one operation when it begins. Who looks takes nothing. It catches up with the engine; where
+//! without, and pays one operation when it begins; it gives the lease back when it has closed the file. Who looks takes nothing. It catches up with the engine; where
 //! no other session has the lease then, what the engine says is all that was written; else it marks the lease as wanted and
 //! waits until that grant is over. The holder hears of the mark with the changes that it follows, lets no further write begin,
 //! saves, and ends the grant. A holder that died is found to be over as that of a lock is.
@@ -46,9 +46,9 @@ use crate::{
     volume::Parts,
 };
 
-/// Leases that a machine keeps of files that it does not have open.
-const IDLE_MAX: usize = 4096;
-/// How many of them are given back at once when there are more.
+/// How long a machine keeps leases of files that it does not have open any more.
+const KEPT: Duration = Duration::from_millis(200);
+/// How many of them are given back in one operation.
 const BATCH: usize = 256;
 /// How long who waits hears of nothing before it looks again.
 const LOOK: Duration = Duration::from_millis(20);
@@ -98,7 +98,7 @@ impl Slot {
 
     fn is_idle(&self) -> bool {
         let state = self.state.lock();
-        state.is_held && state.changes == 0
+        state.is_granted && state.changes == 0
     }
 
     fn is_granted(&self) -> bool {
@@ -160,7 +160,10 @@ type Idle = (Inode, Arc<Slot>, OwnedMutexGuard<()>);
 pub(crate) struct Leases {
     slots: Mutex<HashMap<Inode, Arc<Slot>>>,
     last_number: AtomicU64,
-    is_pruning: AtomicBool,
+    /// A task gives back what nobody needs.
+    is_returning: AtomicBool,
+    /// Nothing is saved for others any more.
+    is_closing: AtomicBool,
     /// How often another machine asked for one.
     pub(crate) recalled: Counter,
 }
@@ -168,10 +171,6 @@ pub(crate) struct Leases {
 impl Leases {
     fn slot(&self, inode: Inode) -> Arc<Slot> {
         Arc::clone(self.slots.lock().entry(inode).or_default())
-    }
-
-    fn are_many(&self) -> bool {
-        self.slots.lock().len() > IDLE_MAX
     }
 
     /// How many are held.
@@ -209,6 +208,11 @@ impl Leases {
             Some((*inode, Arc::clone(slot), turn))
         });
         idle.take(BATCH).collect()
+    }
+
+    /// The machine leaves: what could not be saved for others is lost to them, too.
+    pub(crate) fn close(&self) {
+        self.is_closing.store(true, Ordering::SeqCst);
     }
 
     fn forget_unused(&self) {
@@ -282,35 +286,36 @@ impl Machines {
                 }
                 let turn = Arc::clone(&slot.turn).lock_owned().await;
                 if !slot.is_held() {
+                    return_idle(parts);
                     let (parts, slot) = (Arc::clone(parts), Arc::clone(&slot));
                     // It goes on if this is dropped, and the lease is there for the next one.
                     let taken = tokio::spawn(async move {
                         let _turn = turn;
                         take(&parts, inode, &slot).await
                     });
-                    taken.await.map_err(ended)??;
+                    return taken.await.map_err(ended)?;
                 }
             }
         });
         entered.await.map_err(late)?
     }
 
-    /// Returns when all that ended before the call of changes of a file, on any machine, is seen here. Others are caught up
-    /// with already.
-    pub(crate) async fn see_writes(&self, parts: &Parts, inode: Inode) -> FsResult<()> {
+    /// Returns when queries see all that ended before the call of changes of a file, on any machine. They see what was applied
+    /// before it already.
+    pub(crate) async fn see_writes(&self, inode: Inode) -> FsResult<()> {
         if is_in_snapshot(inode) {
             return Ok(());
         }
-        let (session, over) = (self.session(), self.over());
-        let look = query(&*self.engine, |reads| {
-            keys::in_the_way(reads, inode, (session, &over))
-        });
-        let Some(held) = look.await? else {
-            return Ok(());
-        };
-        let waited = clock::deadline(WAIT_MAX, self.saved_by(inode, held)).await;
-        waited.map_err(late)??;
-        parts.catch_up().await
+        let held = query(&*self.engine, |reads| keys::lease(reads, inode)).await?;
+        let session = self.session();
+        match held.filter(|held| held.session != session) {
+            None => Ok(()),
+            Some(held) => {
+                let waited = clock::deadline(WAIT_MAX, self.saved_by(inode, held)).await;
+                waited.map_err(late)??;
+                self.see_all().await
+            }
+        }
     }
 
     /// Returns when a grant is over.
@@ -320,8 +325,7 @@ impl Machines {
             let look = async {
                 let over = self.over();
                 let asked = transact(&*self.engine, move |transaction| {
-                    let is_over = over.contains(&held.session);
-                    Ok::<_, FsError>(!is_over && keys::ask(transaction, inode, &held)?)
+                    keys::ask(transaction, inode, &held, &over)
                 });
                 Ok(asked.await?.then_some(held))
             };
@@ -370,11 +374,16 @@ impl Machines {
         Ok(lease.is_some_and(|lease| lease.session == session && lease.is_wanted))
     }
 
+    fn leases_are_closing(&self) -> bool {
+        let leases = self.leases.as_ref();
+        leases.is_none_or(|leases| leases.is_closing.load(Ordering::SeqCst))
+    }
+
     /// Ends leases in the metadata, however long the engine needs for that. Nothing comes of it once the session is over, or
     /// where what is kept of a lease is damaged. Returns whether they are ended.
     async fn end_leases(&self, inodes: Vec<Inode>) -> bool {
         let (session, inodes) = (self.session(), Arc::new(inodes));
-        while self.check().is_ok() {
+        while self.check().is_ok() && !self.leases_are_closing() {
             let inodes = Arc::clone(&inodes);
             let ended = transact(&*self.engine, move |transaction| {
                 let given = keys::give_back(transaction, &inodes, session);
@@ -397,11 +406,8 @@ impl Machines {
 }
 
 /// Takes the lease of a file, and sees what was saved by who had it before.
-async fn take(parts: &Arc<Parts>, inode: Inode, slot: &Slot) -> FsResult<()> {
-    let machines = parts.machines()?;
-    let Some(leases) = &machines.leases else {
-        return Ok(());
-    };
+async fn take(parts: &Arc<Parts>, inode: Inode, slot: &Arc<Slot>) -> FsResult<Changing> {
+    let (machines, leases) = parts.leases().ok_or_else(|| ended(()))?;
     slot.rest().await;
     let wanted = WriteLease {
         session: machines.session(),
@@ -410,12 +416,9 @@ async fn take(parts: &Arc<Parts>, inode: Inode, slot: &Slot) -> FsResult<()> {
     };
     let taken = clock::deadline(WAIT_MAX, machines.granted(inode, slot, wanted));
     taken.await.map_err(late)??;
-    parts.catch_up().await?;
+    machines.settle().await?;
     slot.state.lock().is_held = true;
-    if leases.are_many() && !leases.is_pruning.swap(true, Ordering::SeqCst) {
-        tokio::spawn(prune(Arc::clone(parts)));
-    }
-    Ok(())
+    slot.enter().ok_or_else(|| ended(()))
 }
 
 /// Saves what was written to a file and gives its lease back, if another machine wants it.
@@ -430,7 +433,8 @@ async fn give_back(parts: &Arc<Parts>, inode: Inode) {
     }
     leases.recalled.increment();
     slot.leave().await;
-    if save(parts, machines, inode).await.is_ok() && machines.end_leases(vec![inode]).await {
+    let leased = (machines, leases);
+    if save(parts, leased, inode).await.is_ok() && machines.end_leases(vec![inode]).await {
         {
             let mut state = slot.state.lock();
             state.is_granted = false;
@@ -440,8 +444,12 @@ async fn give_back(parts: &Arc<Parts>, inode: Inode) {
     }
 }
 
-/// Saves what is pending of a file, however long that needs. Fails once the session is over.
-async fn save(parts: &Arc<Parts>, machines: &Machines, inode: Inode) -> FsResult<()> {
+/// Saves what is pending of a file, however long that needs. Fails once the session is over, or the machine leaves.
+async fn save(
+    parts: &Arc<Parts>,
+    (machines, leases): (&Machines, &Leases),
+    inode: Inode,
+) -> FsResult<()> {
     while let Some(file) = parts.files.find(inode) {
         match parts.files.save(&file).await {
             // One that is gone nobody looks at.
@@ -450,39 +458,61 @@ async fn save(parts: &Arc<Parts>, machines: &Machines, inode: Inode) -> FsResult
                 tracing::debug!(inode = inode.0, %error, "another machine waits for what cannot be saved yet");
             }
         }
+        if leases.is_closing.load(Ordering::SeqCst) {
+            return Err(ended(()));
+        }
         machines.check()?;
         clock::sleep(REST).await;
     }
     machines.check()
 }
 
-/// Gives leases back that nobody here needs.
-async fn prune(parts: Arc<Parts>) {
+/// Has a task give back, in a while, the leases of files that nobody here has open then.
+pub(crate) fn return_idle(parts: &Arc<Parts>) {
+    let Some((_, leases)) = parts.leases() else {
+        return;
+    };
+    if !leases.is_returning.swap(true, Ordering::SeqCst) {
+        let parts = Arc::downgrade(parts);
+        tokio::spawn(async move {
+            clock::sleep(KEPT).await;
+            if let Some(parts) = parts.upgrade() {
+                give_back_all_idle(&parts).await;
+            }
+        });
+    }
+}
+
+async fn give_back_all_idle(parts: &Arc<Parts>) {
     let Some((machines, leases)) = parts.leases() else {
         return;
     };
-    while leases.are_many() {
+    // Who closes a file from now on has another task look at it.
+    leases.is_returning.store(false, Ordering::SeqCst);
+    loop {
         let idle = leases.idle(|inode| parts.files.find(inode).is_some());
-        if idle.is_empty() || !give_back_idle(&parts, machines, &idle).await {
+        if idle.is_empty() || !give_back_idle(parts, machines, idle).await {
             break;
         }
-        drop(idle);
-        leases.forget_unused();
     }
-    leases.is_pruning.store(false, Ordering::SeqCst);
+    leases.forget_unused();
 }
 
-async fn give_back_idle(parts: &Arc<Parts>, machines: &Machines, idle: &[Idle]) -> bool {
-    for (inode, slot, _) in idle {
+/// Returns whether the leases are given back.
+async fn give_back_idle(parts: &Arc<Parts>, machines: &Machines, idle: Vec<Idle>) -> bool {
+    let mut left = Vec::with_capacity(idle.len());
+    for (inode, slot, turn) in idle {
+        let was_held = slot.is_held();
         slot.leave().await;
-        // It may have been opened and written to since.
-        if save(parts, machines, *inode).await.is_err() {
-            return false;
+        match parts.files.find(inode) {
+            // It was opened since, and is given back when it is closed.
+            Some(_) => slot.state.lock().is_held = was_held,
+            None => left.push((inode, slot, turn)),
         }
     }
-    let inodes = idle.iter().map(|(inode, ..)| *inode);
+    let inodes = left.iter().map(|(inode, ..)| *inode);
     let are_ended = machines.end_leases(inodes.collect()).await;
-    for (_, slot, _) in idle.iter().filter(|_| are_ended) {
+    for (_, slot, _) in left.iter().filter(|_| are_ended) {
         slot.set_granted(false);
     }
     are_ended

@@ -1,5 +1,7 @@
 //! Changing attributes: the size, which is the business of open files, and all else.
 
+use std::sync::Arc;
+
 use penstock_base::{FsError, FsResult};
 use penstock_vfs::{AttributeChanges, Entry, Identity, Inode, Volume, permission};
 
@@ -24,8 +26,9 @@ impl FilesetVolume {
                 drops_set_id: by.uid != 0,
                 condition: Some(self.condition(by, inode, &changes)),
             };
-            let _changing = self.to_change(inode).await?;
-            self.parts.files.resize(inode, new).await?;
+            let files = Arc::clone(&self.parts.files);
+            self.change_bytes(inode, async move { files.resize(inode, new).await })
+                .await?;
             changes.only_if_changed_at = None;
         }
         let others = AttributeChanges {

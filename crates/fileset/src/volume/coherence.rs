@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use penstock_base::FsResult;
+use penstock_base::{FsError, FsResult};
 use penstock_vfs::{HandleId, Inode};
 
 use super::{FilesetVolume, TTL};
-use crate::machines::Changing;
+use crate::machines::{Changing, return_idle};
 
 /// See the module.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl FilesetVolume {
         match self.parts.leases() {
             Some((machines, _)) => {
                 machines.see_all().await?;
-                machines.see_writes(&self.parts, inode).await
+                machines.see_writes(inode).await
             }
             None => Ok(()),
         }
@@ -62,8 +62,10 @@ impl FilesetVolume {
         if leases.has(inode) {
             return self.is_alive().await;
         }
-        machines.catch_up().await?;
-        machines.see_writes(&self.parts, inode).await
+        machines.see_all().await?;
+        machines.see_writes(inode).await?;
+        // Behind that look: what it found to have ended this machine may not have taken in.
+        machines.settle().await
     }
 
     /// The same as [`Self::to_change`] of an open file.
@@ -78,13 +80,40 @@ impl FilesetVolume {
     }
 
     /// With strict coherence, begins a change of a file's bytes, which ends when what is returned goes.
-    pub(super) async fn to_change(&self, inode: Inode) -> FsResult<Option<Changing>> {
+    async fn to_change(&self, inode: Inode) -> FsResult<Option<Changing>> {
         match self.parts.leases() {
             Some((machines, leases)) => {
                 let changing = machines.to_change((leases, &self.parts), inode);
                 changing.await.map(Some)
             }
             None => Ok(None),
+        }
+    }
+
+    /// Makes a change of a file's bytes. With strict coherence it goes on if this is dropped, and so does what it has of the lease.
+    pub(super) async fn change_bytes<T: Send + 'static>(
+        &self,
+        inode: Inode,
+        change: impl Future<Output = FsResult<T>> + Send + 'static,
+    ) -> FsResult<T> {
+        let Some(changing) = self.to_change(inode).await? else {
+            return change.await;
+        };
+        let changed = tokio::spawn(async move {
+            let _changing = changing;
+            change.await
+        });
+        changed.await.unwrap_or_else(|_| {
+            Err(FsError::Io(
+                "a change of a file ended unexpectedly".to_owned(),
+            ))
+        })
+    }
+
+    /// A handle was closed.
+    pub(super) fn closed(&self) {
+        if self.is_strict() {
+            return_idle(&self.parts);
         }
     }
 

@@ -1,5 +1,7 @@
 //! References and handles: taking one, and what is in the way of that.
 
+use std::sync::Arc;
+
 use penstock_base::{FsError, FsResult};
 use penstock_vfs::{
     AccessMask, Attributes, Entry, Identity, Inode, OpenOptions, Opened, permission,
@@ -17,7 +19,7 @@ impl FilesetVolume {
     pub(super) async fn held(&self, inode: Inode) -> FsResult<Entry> {
         let taken = self.parts.held.taken(inode);
         if let Some((machines, _)) = self.parts.leases() {
-            machines.see_writes(&self.parts, inode).await?;
+            machines.see_writes(inode).await?;
         }
         let attributes = self
             .query(|reads| operations::attributes(reads, inode))
@@ -69,8 +71,9 @@ impl FilesetVolume {
                 drops_set_id: by.uid != 0,
                 condition: Some(Condition::new(check)),
             };
-            let _changing = self.to_change(inode).await?;
-            self.parts.files.resize(inode, new).await?;
+            let files = Arc::clone(&self.parts.files);
+            self.change_bytes(inode, async move { files.resize(inode, new).await })
+                .await?;
         }
         self.parts.held.take(inode)?;
         let taken = self.parts.held.taken(inode);

@@ -48,6 +48,9 @@ pub struct Deaf {
     looking: AtomicU64,
     /// Operations that it may begin.
     allowed: watch::Sender<u64>,
+    /// Its queries wait.
+    queries: watch::Sender<bool>,
+    querying: AtomicU64,
 }
 
 /// Finds out what a look scans.
@@ -79,6 +82,8 @@ impl Deaf {
             looks: watch::Sender::new(true),
             looking: AtomicU64::new(0),
             allowed: watch::Sender::new(u64::MAX),
+            queries: watch::Sender::new(true),
+            querying: AtomicU64::new(0),
         })
     }
 
@@ -99,6 +104,15 @@ impl Deaf {
 
     pub fn is_looking(&self) -> bool {
         self.looking.load(Ordering::SeqCst) > 0
+    }
+
+    /// Its queries wait.
+    pub fn query(&self, queries: bool) {
+        self.queries.send_replace(queries);
+    }
+
+    pub fn is_querying(&self) -> bool {
+        self.querying.load(Ordering::SeqCst) > 0
     }
 
     /// It may begin so many operations.
@@ -133,6 +147,12 @@ impl Deaf {
 #[async_trait]
 impl Engine for Deaf {
     async fn run_query(&self, query: Query<'_>) -> EngineResult<()> {
+        if !*self.queries.borrow() {
+            self.querying.fetch_add(1, Ordering::SeqCst);
+            let mut queries = self.queries.subscribe();
+            queries.wait_for(|queries| *queries).await.unwrap();
+            self.querying.fetch_sub(1, Ordering::SeqCst);
+        }
         if !*self.looks.borrow() {
             let probe = Probe(AtomicBool::new(false));
             query(&probe);

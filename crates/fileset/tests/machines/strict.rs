@@ -15,7 +15,7 @@ use penstock_object::ErrorKind;
 use penstock_object_testing::Fault;
 use penstock_vfs::{
     Allocation, AttributeChanges, Detail, HandleId, Inode, ListFrom, OpenOptions, Position,
-    RemoveKind, RenameMode, Volume, WritePlace, XattrMode,
+    RemoveKind, RenameMode, Seek, Volume, WritePlace, XattrMode,
 };
 
 use crate::{
@@ -25,8 +25,8 @@ use crate::{
     support::{ROOT, file},
 };
 
-/// Leases that a machine keeps of files that it does not have open.
-const IDLE_MAX: usize = 4096;
+/// Files of which there are many leases.
+const MANY: usize = 600;
 
 on_each_engine!(
     a_read_sees_a_write_that_ended_on_another_machine,
@@ -35,10 +35,14 @@ on_each_engine!(
     names_are_seen_as_soon_as_they_are_made,
     a_cut_and_a_hole_take_what_another_machine_wrote,
     a_copy_has_what_another_machine_wrote,
+    the_next_place_is_one_that_another_machine_wrote,
     what_reads_and_writes_of_three_machines_saw_can_have_happened_in_an_order,
     a_machine_that_writes_all_the_time_keeps_nobody_from_reading,
     a_machine_that_left_holds_up_nobody,
     doors_are_told_to_keep_nothing,
+    a_read_sees_a_write_whose_lease_ended_while_it_looked,
+    who_looks_all_the_time_keeps_nobody_from_writing,
+    many_small_files_of_another_machine_are_looked_at_in_time,
 );
 
 async fn two(ground: &Ground) -> [Machine; 2] {
@@ -219,6 +223,14 @@ async fn a_copy_has_what_another_machine_wrote(ground: Ground) {
     assert_eq!(read(&one, reading).await, [7; 5000]);
 }
 
+async fn the_next_place_is_one_that_another_machine_wrote(ground: Ground) {
+    let [one, other] = two(&ground).await;
+    let (_, [writing, seeking]) = opened(&[one.clone(), other.clone()]).await;
+    write(&one, writing, 1 << 20, &[1; 9000]).await;
+    let found = other.place.seek(seeking, 0, Seek::Data).await;
+    assert!(matches!(found, Ok(1..)), "{found:?}");
+}
+
 fn now() -> u64 {
     static BEGAN: LazyLock<tokio::time::Instant> = LazyLock::new(clock::now);
     BEGAN.elapsed().as_nanos() as u64 + 1
@@ -315,6 +327,8 @@ async fn a_machine_that_left_holds_up_nobody(ground: Ground) {
     let (_, [writing, reading]) = opened(&[one.clone(), other.clone()]).await;
     write(&one, writing, 0, b"last words").await;
     assert!(one.place.volume.shut_down().await.is_empty());
+    other.session.catch_up().await.unwrap();
+    assert_eq!(keys(&other, b"w").await, 0);
     let began = clock::now();
     assert_eq!(read(&other, reading).await, b"last words");
     write(&other, reading, 0, b"next").await;
@@ -430,14 +444,14 @@ async fn a_machine_that_is_not_told_which_keys_changed_gives_its_leases_back() {
 }
 
 #[tokio::test]
-async fn leases_of_files_that_are_not_open_are_bounded() {
+async fn leases_of_files_that_nobody_has_open_are_given_back() {
     let ground = Ground::in_memory().await;
     let machine = ground.strict_machine().await;
-    for count in 0..IDLE_MAX + 300 {
+    for count in 0..MANY {
         let name = format!("file {count}");
         machine.place.store(ROOT, &name, b"x").await.unwrap();
     }
-    let are_few = async || keys(&machine, b"w").await <= IDLE_MAX;
+    let are_few = async || keys(&machine, b"w").await == 0;
     machine.place.until(are_few).await;
     machine.place.is_whole().await;
 }
@@ -454,4 +468,322 @@ async fn a_lease_is_taken_once() {
         assert_eq!(read(&one, writing).await.len() as u64, count + 1);
     }
     one.session.allow(u64::MAX);
+}
+
+/// The lease ends, and this machine's engine hears of that, between what a read caught up with and its look at the lease. What
+/// the follower has not taken in by then is not what the file holds.
+async fn a_read_sees_a_write_whose_lease_ended_while_it_looked(ground: Ground) {
+    let machines = [
+        ground.strict_machine().await,
+        ground.strict_machine().await,
+        ground.strict_machine().await,
+    ];
+    let (_, [writing, reading, third]) = opened(&machines).await;
+    let [one, other, another] = machines;
+    write(&one, writing, 0, b"earlier").await;
+    assert_eq!(read(&other, reading).await, b"earlier");
+    write(&one, writing, 0, b"written").await;
+    other.session.query(false);
+    let looking = tokio::spawn({
+        let other = other.clone();
+        async move { read(&other, reading).await }
+    });
+    let session = &other.session;
+    other.place.until(async || session.is_querying()).await;
+    session.hear(false);
+    assert_eq!(read(&another, third).await, b"written");
+    session.catch_up().await.unwrap();
+    session.query(true);
+    clock::sleep(Duration::from_millis(100)).await;
+    session.hear(true);
+    assert_eq!(looking.await.unwrap(), b"written");
+}
+
+async fn who_looks_all_the_time_keeps_nobody_from_writing(ground: Ground) {
+    let [one, other] = two(&ground).await;
+    let (_, [writing, reading]) = opened(&[one.clone(), other.clone()]).await;
+    write(&one, writing, 0, &[0; 8]).await;
+    let readers = (0..2).map(|_| {
+        let other = other.clone();
+        tokio::spawn(async move {
+            loop {
+                read(&other, reading).await;
+                tokio::task::yield_now().await;
+            }
+        })
+    });
+    let readers: Vec<_> = readers.collect();
+    for count in 1_u64..=5 {
+        clock::sleep(Duration::from_millis(100)).await;
+        let bytes = count.to_le_bytes();
+        let written = write(&one, writing, 0, &bytes);
+        let written = clock::deadline(Duration::from_secs(10), written);
+        written.await.expect("who was granted the lease writes");
+    }
+    readers.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+async fn many_small_files_of_another_machine_are_looked_at_in_time(ground: Ground) {
+    const FILES: usize = 200;
+    let [one, other] = two(&ground).await;
+    let name = |count| format!("small {count}");
+    for count in 0..FILES {
+        one.place.store(ROOT, &name(count), b"x").await.unwrap();
+    }
+    let began = clock::now();
+    for count in 0..FILES {
+        assert_eq!(other.place.find(ROOT, &name(count)).await.unwrap().size, 1);
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(2), "closed long ago: {took:?}");
+}
+
+#[tokio::test]
+async fn leases_whose_grant_was_not_told_are_given_back_too() {
+    let ground = Ground::in_memory().await;
+    let machine = ground.strict_machine().await;
+    let place = &machine.place;
+    for count in 0..MANY {
+        let name = format!("file {count}");
+        let inode = place.make(ROOT, &name, file(0o644)).await.unwrap();
+        let handle = place.open(inode, OpenOptions::WRITE).await.unwrap();
+        machine.session.lose_answers(true);
+        let written = place.write(handle, WritePlace::At(0), b"x").await;
+        machine.session.lose_answers(false);
+        assert!(written.is_err());
+        place.close(handle).await.unwrap();
+    }
+    for count in 0..10 {
+        let name = format!("another {count}");
+        place.store(ROOT, &name, b"x").await.unwrap();
+    }
+    let are_few = async || keys(&machine, b"w").await == 0;
+    place.until(are_few).await;
+}
+
+/// A process that is killed while it cuts a file waits for nothing, and the cut goes on.
+#[tokio::test]
+async fn a_change_that_nobody_waits_for_any_more_keeps_the_lease() {
+    let ground = Ground::in_memory().await;
+    let [one, other] = two(&ground).await;
+    let (_, [writing, reading]) = opened(&[one.clone(), other.clone()]).await;
+    write(&one, writing, 0, &[1; 9000]).await;
+    one.place.sync(writing).await.unwrap();
+    one.session.answer(false);
+    let zero = one.place.allocate(
+        writing,
+        0..20_000,
+        Allocation::ZeroRange { keep_size: false },
+    );
+    assert!(
+        clock::deadline(Duration::from_millis(100), zero)
+            .await
+            .is_err()
+    );
+    let looked = clock::deadline(Duration::from_millis(500), read(&other, reading)).await;
+    let seen = looked.as_ref().map(Vec::len);
+    one.session.answer(true);
+    clock::sleep(Duration::from_millis(500)).await;
+    let later = read(&other, reading).await.len();
+    assert!(
+        looked.is_err(),
+        "it was shown {seen:?} zeros of a change that then went on to {later}"
+    );
+}
+
+/// Nothing works for a volume that was shut down, though another machine waits for what could not be saved.
+#[tokio::test]
+async fn what_cannot_be_saved_for_others_is_given_up_with_the_volume() {
+    let ground = Ground::in_memory().await;
+    for is_wanted in [false, true] {
+        let [one, other] = two(&ground).await;
+        let inode = one
+            .place
+            .make(ROOT, &format!("{is_wanted}"), file(0o644))
+            .await;
+        let inode = inode.unwrap();
+        let writing = one.place.open(inode, OpenOptions::WRITE).await.unwrap();
+        write(&one, writing, 0, &[5; 100_000]).await;
+        one.place
+            .faults
+            .rate(None, 1.0, Fault::fail(ErrorKind::Unavailable));
+        if is_wanted {
+            let by = penstock_vfs::Identity::root();
+            let looked = other.place.volume.attributes(&by, inode);
+            let looked = clock::deadline(Duration::from_millis(1500), looked).await;
+            assert!(looked.is_err());
+        }
+        assert!(!one.place.volume.shut_down().await.is_empty());
+        let session = Arc::downgrade(&one.session);
+        drop(one);
+        let gone = clock::deadline(Duration::from_secs(10), async {
+            while session.upgrade().is_some() {
+                clock::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        assert!(gone.await.is_ok(), "wanted: {is_wanted}");
+    }
+}
+
+/// A lease that just came, of a file that is not open yet, is none that nobody needs.
+#[tokio::test]
+async fn a_machine_with_many_written_files_open_empties_others() {
+    let ground = Ground::in_memory().await;
+    let machine = ground.strict_machine().await;
+    let place = &machine.place;
+    for count in 0..MANY {
+        let name = format!("open {count}");
+        let inode = place.make(ROOT, &name, file(0o644)).await.unwrap();
+        let handle = place.open(inode, OpenOptions::WRITE).await.unwrap();
+        write(&machine, handle, 0, b"x").await;
+    }
+    for count in 0..10 {
+        let name = format!("another {count}");
+        let stored = place.store(ROOT, &name, b"x");
+        let stored = clock::deadline(Duration::from_secs(10), stored).await;
+        assert_eq!(stored, Ok(Ok(())), "{count}");
+    }
+}
+
+/// Returns what was read while a machine heard of nothing, if that was answered, and what the read brought in the end.
+async fn read_while_deaf(machine: &Machine, handle: HandleId) -> (Option<Vec<u8>>, Vec<u8>) {
+    let mut reading = tokio::spawn({
+        let machine = machine.clone();
+        async move { read(&machine, handle).await }
+    });
+    let early = clock::deadline(Duration::from_millis(500), &mut reading).await;
+    machine.session.hear(true);
+    match early {
+        Ok(read) => (Some(read.unwrap()), Vec::new()),
+        Err(_) => (None, reading.await.unwrap()),
+    }
+}
+
+/// Where the bytes lie that nobody has a lease of any more is known once the follower has taken that in.
+#[tokio::test]
+async fn a_read_waits_until_its_machine_has_taken_in_what_was_saved() {
+    let ground = Ground::in_memory().await;
+    let machines = [
+        ground.strict_machine().await,
+        ground.strict_machine().await,
+        ground.strict_machine().await,
+    ];
+    let (_, [writing, reading, third]) = opened(&machines).await;
+    let [one, other, another] = machines;
+    write(&one, writing, 0, b"earlier").await;
+    assert_eq!(read(&other, reading).await, b"earlier");
+    // The lease is gone by the look.
+    other.session.hear(false);
+    write(&one, writing, 0, b"written").await;
+    assert_eq!(read(&another, third).await, b"written");
+    let seen = read_while_deaf(&other, reading).await;
+    assert_eq!(seen, (None, b"written".to_vec()));
+    // It goes behind the look.
+    write(&one, writing, 0, b"another").await;
+    other.session.query(false);
+    let looking = tokio::spawn({
+        let other = other.clone();
+        async move { read_while_deaf(&other, reading).await }
+    });
+    let session = &other.session;
+    other.place.until(async || session.is_querying()).await;
+    session.hear(false);
+    session.query(true);
+    let seen = looking.await.unwrap();
+    assert_eq!(seen, (None, b"another".to_vec()));
+}
+
+#[tokio::test]
+async fn who_takes_a_lease_waits_until_its_machine_has_taken_in_what_was_saved() {
+    let ground = Ground::in_memory().await;
+    let [one, other] = two(&ground).await;
+    let (_, [writing, appending]) = opened(&[one.clone(), other.clone()]).await;
+    write(&one, writing, 0, b"one").await;
+    other.session.hear(false);
+    let appended = tokio::spawn({
+        let other = other.clone();
+        async move {
+            let place = WritePlace::End(0);
+            other.place.write(appending, place, b"other").await
+        }
+    });
+    clock::sleep(Duration::from_millis(300)).await;
+    assert!(!appended.is_finished(), "it knows no end yet");
+    other.session.hear(true);
+    appended.await.unwrap().unwrap();
+    assert_eq!(read(&one, writing).await, b"oneother");
+}
+
+/// A lease says something as long as its session lives.
+#[tokio::test]
+async fn who_has_a_lease_asks_whether_its_session_lives() {
+    let ground = Ground::in_memory().await;
+    let [one, _] = two(&ground).await;
+    let (_, [handle]) = opened(std::array::from_ref(&one)).await;
+    write(&one, handle, 0, b"written").await;
+    // So an engine answers that does not know whether its session lives.
+    one.session.query(false);
+    let patience = Duration::from_millis(300);
+    assert!(clock::deadline(patience, read(&one, handle)).await.is_err());
+    one.session.query(true);
+    assert_eq!(read(&one, handle).await, b"written");
+}
+
+#[tokio::test]
+async fn a_lease_is_kept_until_changes_under_way_have_ended() {
+    let ground = Ground::in_memory().await;
+    let [one, other] = two(&ground).await;
+    let (_, [writing, reading]) = opened(&[one.clone(), other.clone()]).await;
+    write(&one, writing, 0, &[1; 9000]).await;
+    one.place.sync(writing).await.unwrap();
+    one.session.answer(false);
+    let grown = tokio::spawn({
+        let one = one.clone();
+        let zero = Allocation::ZeroRange { keep_size: false };
+        async move { one.place.allocate(writing, 0..20_000, zero).await }
+    });
+    let looked = clock::deadline(Duration::from_millis(500), read(&other, reading)).await;
+    assert!(looked.is_err(), "half of it was done");
+    one.session.answer(true);
+    grown.await.unwrap().unwrap();
+    assert_eq!(read(&other, reading).await, [0; 20_000]);
+}
+
+/// The holder writes on with another grant, and does not hear any more: who began to look before that has seen enough.
+#[tokio::test]
+async fn who_looks_waits_for_the_end_of_the_grant_that_it_found() {
+    let ground = Ground::in_memory().await;
+    let machines = [
+        ground.strict_machine().await,
+        ground.strict_machine().await,
+        ground.strict_machine().await,
+    ];
+    let (_, [writing, reading, third]) = opened(&machines).await;
+    let [one, other, another] = machines;
+    write(&one, writing, 0, b"written").await;
+    other.session.operate(false);
+    let looking = tokio::spawn({
+        let other = other.clone();
+        async move { read(&other, reading).await }
+    });
+    clock::sleep(Duration::from_millis(100)).await;
+    assert_eq!(read(&another, third).await, b"written");
+    write(&one, writing, 0, b"another").await;
+    one.session.hear(false);
+    other.session.operate(true);
+    let looked = clock::deadline(Duration::from_secs(5), looking).await;
+    assert_eq!(looked.expect("all was saved once").unwrap(), b"written");
+}
+
+#[tokio::test]
+async fn who_comes_takes_the_leases_of_dead_machines_away() {
+    let ground = Ground::in_memory().await;
+    let [one, other] = two(&ground).await;
+    let (_, [writing, _]) = opened(&[one.clone(), other.clone()]).await;
+    write(&one, writing, 0, b"written").await;
+    one.is_evicted_by(&other).await;
+    other.session.catch_up().await.unwrap();
+    assert_eq!(keys(&other, b"w").await, 1);
+    let next = ground.strict_machine().await;
+    assert_eq!(keys(&next, b"w").await, 0);
 }

@@ -175,7 +175,8 @@ impl Drop for Session {
 impl Session {
     /// What is acknowledged is durable, whatever the server's file says; a transaction sees what is the latest when its
     /// turn comes, for a stricter isolation refuses who had to wait for another; the server cuts off who goes silent while
-    /// others wait; and the planner, which knows nothing of a table that grows from nothing, does not walk over all of it.
+    /// others wait; and the planner, which knows nothing of a table that grows from nothing, does not walk over all of it,
+    /// and plans a statement once: each walks one index, and a plan for each trip would cost more than the trip.
     async fn set_up(&self) -> EngineResult<()> {
         let (statement_timeout, silence) = (
             STATEMENT_TIMEOUT.as_millis(),
@@ -191,6 +192,7 @@ impl Session {
         let wanted = [
             "SET enable_seqscan = off".to_owned(),
             "SET enable_bitmapscan = off".to_owned(),
+            "SET plan_cache_mode = force_generic_plan".to_owned(),
             format!("SET tcp_user_timeout = {silence}"),
             format!("SET tcp_keepalives_idle = {seconds}"),
             format!("SET tcp_keepalives_interval = {seconds}"),
@@ -528,7 +530,7 @@ impl Writer {
         })
     }
 
-    /// Makes changes, in one trip; returns what became of it, and what others changed before it.
+    /// Makes changes, in one trip; returns what became of it, and what others changed before it and just behind it.
     pub(super) async fn change(
         &self,
         since: Since,
@@ -557,15 +559,15 @@ impl Writer {
         ];
         let client = &self.session.client;
         let news_params: [&(dyn ToSql + Sync); 3] = [&since.seen.at, &id, &token];
-        // All of it is sent before the first answer: nobody else uses this connection.
+        // All of it is sent before the first answer: nobody else uses this connection. Others need not wait for the news.
         let trip = future::try_join5(
             client.batch_execute("BEGIN"),
             client.query_one(&self.lock, &[]),
             client.query(&self.change, &params),
-            client.query(&self.news, &news_params),
             client.batch_execute("COMMIT"),
+            client.query(&self.news, &news_params),
         );
-        let ((), _, changed, found, ()) = self.session.trip(trip).await?;
+        let ((), _, changed, (), found) = self.session.trip(trip).await?;
         let outcome = outcome(&changed)?;
         Ok((outcome, since.checked(news(found.iter()))?))
     }

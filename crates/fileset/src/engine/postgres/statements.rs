@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`page`](Statements::page) | something is not known yet | 1 |
 //! | [`news`](Statements::news) | what others changed is asked for | 1 |
-//! | `BEGIN`, [`lock`](Statements::lock), [`change`](Statements::change), `news`, `COMMIT` | operations that waited are made, all at once | 1 |
+//! | `BEGIN`, [`lock`](Statements::lock), [`change`](Statements::change), `COMMIT`, `news` | operations that waited are made, all at once | 1 |
 //! | `BEGIN`, `lock`, [`begin`](Statements::begin) and its like, `COMMIT` | a session begins, ends, or is ended | 2 |
 //! | [`beat`](Statements::beat), [`sessions`](Statements::sessions) | every 5 seconds | 1 |
 //! | [`create`](Statements::create), [`drop`](Statements::drop), [`is_there`](Statements::is_there) | a file system begins and ends | 1 |

@@ -4,20 +4,25 @@
 //! as many as ask while trips are under way go with the next one.
 
 use std::{
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{Arc, PoisonError},
+    time::Duration,
 };
 
 use futures_util::{
     FutureExt,
     future::{Shared, WeakShared},
 };
+use penstock_base::clock;
 use tokio::sync::Semaphore;
 
 use crate::engine::EngineResult;
 
 /// Trips under way at once: with one, who comes just behind its beginning would wait for two.
 const UNDER_WAY: usize = 2;
+
+/// A trip that takes longer keeps no other one from beginning: its connection may be dead.
+const SLOW: Duration = Duration::from_secs(1);
 
 type Trip = Pin<Box<dyn Future<Output = EngineResult<()>> + Send>>;
 
@@ -49,13 +54,20 @@ impl Together {
         let (waiting, under_way) = (Arc::clone(&self.next), Arc::clone(&self.under_way));
         let begun: Trip = Box::pin(async move {
             // It is never closed.
-            let _permit = under_way.acquire().await;
+            let permit = under_way.acquire().await;
             // Who comes from now on goes with the one behind.
             waiting
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .take();
-            trip.await
+            let mut trip = pin!(trip);
+            match clock::deadline(SLOW, trip.as_mut()).await {
+                Ok(brought) => brought,
+                Err(_) => {
+                    drop(permit);
+                    trip.await
+                }
+            }
         });
         let begun = begun.shared();
         *next = begun.downgrade();
@@ -121,6 +133,17 @@ mod tests {
             assert_eq!(other.await, Ok(()));
         }
         assert_eq!(late.await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn trips_without_an_answer_keep_no_other_one_from_beginning() {
+        let (together, database) = (Together::new(), Arc::new(Database::default()));
+        for _ in 0..UNDER_WAY {
+            let silent = together.join(trip(Arc::clone(&database)));
+            tokio::spawn(silent);
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(together.join(async { Ok(()) }).await, Ok(()));
     }
 
     #[tokio::test]

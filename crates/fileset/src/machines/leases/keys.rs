@@ -18,7 +18,7 @@ pub(super) fn lease(reads: &dyn Reads, inode: Inode) -> FsResult<Option<WriteLea
 }
 
 /// The lease of a file, if it is another session's that is not known to be over.
-pub(super) fn in_the_way(
+fn in_the_way(
     reads: &dyn Reads,
     inode: Inode,
     (session, over): (u64, &Over),
@@ -42,18 +42,24 @@ pub(super) fn take(
     Ok(other)
 }
 
-/// Says that a lease is wanted, and returns whether it is held still.
+/// Says that a lease is wanted, and returns whether it is held still: not by a session that is over.
 pub(super) fn ask(
     transaction: &mut dyn Transaction,
     inode: Inode,
     held: &WriteLease,
+    over: &Over,
 ) -> FsResult<bool> {
-    match lease(transaction, inode)? {
-        Some(now) if now.is(held) => {
+    let now = lease(transaction, inode)?.filter(|now| now.is(held));
+    match now {
+        Some(now) if over.contains(&now.session) => {
+            transaction.delete(&schema::write_lease(inode));
+            Ok(false)
+        }
+        Some(now) => {
             want(transaction, inode, &now);
             Ok(true)
         }
-        _ => Ok(false),
+        None => Ok(false),
     }
 }
 

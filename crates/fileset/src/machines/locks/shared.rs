@@ -86,8 +86,7 @@ impl SharedLocks {
     }
 
     fn machines(&self) -> FsResult<&Machines> {
-        let none = || FsError::Io("the engine has no sessions".to_owned());
-        let machines = self.parts.machines.as_ref().ok_or_else(none)?;
+        let machines = self.parts.machines()?;
         machines.check()?;
         Ok(machines)
     }
