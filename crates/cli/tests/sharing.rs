@@ -566,7 +566,9 @@ fn who_is_not_root_is_told_that_only_root_makes_bind_mounts() {
             .arg(bed.scratch.path(".")),
     );
     let program = bed.scratch.path("program");
-    fs::copy(env!("CARGO_BIN_EXE_penstock"), &program).expect("room");
+    // Written by this process it could be busy: a program that another test starts has what is open here for a moment.
+    let mut copy = Command::new("cp");
+    succeed(copy.arg(env!("CARGO_BIN_EXE_penstock")).arg(&program));
     let mount = |place: &Path| {
         let mounting = bed.mounting(place, &[]);
         let envs = mounting.get_envs();
