@@ -67,11 +67,11 @@ pub(crate) fn join(spec: &VolumeSpec, sockets: &SocketDirectory) -> Outcome<Join
         let holder = (!candidates.is_empty()).then(|| fileset.user()).flatten();
         candidates.retain(|found| Some(found.status.pid) == holder);
         let Some(found) = candidates.first() else {
-            match turn.take() {
-                // Who else has it is told by who tries to open it.
-                Some(lock) => return Ok(Joined::Alone(lock)),
-                None => turn = own_turn(&fileset, until),
+            // Who else has it is told by who tries to open it.
+            if let Some(alone) = turn.take() {
+                return Ok(alone);
             }
+            turn = own_turn(&fileset, until);
             continue;
         };
         let status = &found.status;
@@ -90,14 +90,14 @@ pub(crate) fn join(spec: &VolumeSpec, sockets: &SocketDirectory) -> Outcome<Join
 
 /// The turn to begin a mount, behind which is looked once more whether there is one by now. Nothing while another command has
 /// it, which is waited for so long.
-fn own_turn(fileset: &Fileset, until: clock::Instant) -> Option<Option<DirectoryLock>> {
+fn own_turn(fileset: &Fileset, until: clock::Instant) -> Option<Joined> {
     match fileset.turn() {
-        Turn::Own(lock) => Some(lock),
+        Turn::Own(lock) => Some(Joined::Alone(lock)),
         Turn::Another if clock::now() < until => {
             clock::pause(POLL);
             None
         }
-        Turn::Another => Some(None),
+        Turn::Another => Some(Joined::Alone(None)),
     }
 }
 

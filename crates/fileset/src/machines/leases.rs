@@ -374,16 +374,20 @@ impl Machines {
         Ok(lease.is_some_and(|lease| lease.session == session && lease.is_wanted))
     }
 
-    fn leases_are_closing(&self) -> bool {
+    /// Fails once the session is over, or the machine leaves: nothing is done for others any more.
+    fn check_leases(&self) -> FsResult<()> {
         let leases = self.leases.as_ref();
-        leases.is_none_or(|leases| leases.is_closing.load(Ordering::SeqCst))
+        match leases.is_none_or(|leases| leases.is_closing.load(Ordering::SeqCst)) {
+            true => Err(ended(())),
+            false => self.check(),
+        }
     }
 
     /// Ends leases in the metadata, however long the engine needs for that. Nothing comes of it once the session is over, or
     /// where what is kept of a lease is damaged. Returns whether they are ended.
     async fn end_leases(&self, inodes: Vec<Inode>) -> bool {
         let (session, inodes) = (self.session(), Arc::new(inodes));
-        while self.check().is_ok() && !self.leases_are_closing() {
+        while self.check_leases().is_ok() {
             let inodes = Arc::clone(&inodes);
             let ended = transact(&*self.engine, move |transaction| {
                 let given = keys::give_back(transaction, &inodes, session);
@@ -433,8 +437,7 @@ async fn give_back(parts: &Arc<Parts>, inode: Inode) {
     }
     leases.recalled.increment();
     slot.leave().await;
-    let leased = (machines, leases);
-    if save(parts, leased, inode).await.is_ok() && machines.end_leases(vec![inode]).await {
+    if save(parts, machines, inode).await.is_ok() && machines.end_leases(vec![inode]).await {
         {
             let mut state = slot.state.lock();
             state.is_granted = false;
@@ -445,11 +448,7 @@ async fn give_back(parts: &Arc<Parts>, inode: Inode) {
 }
 
 /// Saves what is pending of a file, however long that needs. Fails once the session is over, or the machine leaves.
-async fn save(
-    parts: &Arc<Parts>,
-    (machines, leases): (&Machines, &Leases),
-    inode: Inode,
-) -> FsResult<()> {
+async fn save(parts: &Arc<Parts>, machines: &Machines, inode: Inode) -> FsResult<()> {
     while let Some(file) = parts.files.find(inode) {
         match parts.files.save(&file).await {
             // One that is gone nobody looks at.
@@ -458,10 +457,7 @@ async fn save(
                 tracing::debug!(inode = inode.0, %error, "another machine waits for what cannot be saved yet");
             }
         }
-        if leases.is_closing.load(Ordering::SeqCst) {
-            return Err(ended(()));
-        }
-        machines.check()?;
+        machines.check_leases()?;
         clock::sleep(REST).await;
     }
     machines.check()

@@ -49,6 +49,11 @@ async fn two(ground: &Ground) -> [Machine; 2] {
     [ground.strict_machine().await, ground.strict_machine().await]
 }
 
+async fn three(ground: &Ground) -> [Machine; 3] {
+    let [one, other] = two(ground).await;
+    [one, other, ground.strict_machine().await]
+}
+
 /// A file that all machines have open.
 async fn opened<const N: usize>(machines: &[Machine; N]) -> (Inode, [HandleId; N]) {
     let inode = machines[0].place.make(ROOT, "file", file(0o644)).await;
@@ -276,11 +281,7 @@ async fn live(
 }
 
 async fn what_reads_and_writes_of_three_machines_saw_can_have_happened_in_an_order(ground: Ground) {
-    let machines = [
-        ground.strict_machine().await,
-        ground.strict_machine().await,
-        ground.strict_machine().await,
-    ];
+    let machines = three(&ground).await;
     let (_, handles) = opened(&machines).await;
     write(&machines[0], handles[0], 0, &[0; 8192]).await;
     let values = Arc::new(AtomicU64::new(0));
@@ -473,11 +474,7 @@ async fn a_lease_is_taken_once() {
 /// The lease ends, and this machine's engine hears of that, between what a read caught up with and its look at the lease. What
 /// the follower has not taken in by then is not what the file holds.
 async fn a_read_sees_a_write_whose_lease_ended_while_it_looked(ground: Ground) {
-    let machines = [
-        ground.strict_machine().await,
-        ground.strict_machine().await,
-        ground.strict_machine().await,
-    ];
+    let machines = three(&ground).await;
     let (_, [writing, reading, third]) = opened(&machines).await;
     let [one, other, another] = machines;
     write(&one, writing, 0, b"earlier").await;
@@ -663,11 +660,7 @@ async fn read_while_deaf(machine: &Machine, handle: HandleId) -> (Option<Vec<u8>
 #[tokio::test]
 async fn a_read_waits_until_its_machine_has_taken_in_what_was_saved() {
     let ground = Ground::in_memory().await;
-    let machines = [
-        ground.strict_machine().await,
-        ground.strict_machine().await,
-        ground.strict_machine().await,
-    ];
+    let machines = three(&ground).await;
     let (_, [writing, reading, third]) = opened(&machines).await;
     let [one, other, another] = machines;
     write(&one, writing, 0, b"earlier").await;
@@ -753,11 +746,7 @@ async fn a_lease_is_kept_until_changes_under_way_have_ended() {
 #[tokio::test]
 async fn who_looks_waits_for_the_end_of_the_grant_that_it_found() {
     let ground = Ground::in_memory().await;
-    let machines = [
-        ground.strict_machine().await,
-        ground.strict_machine().await,
-        ground.strict_machine().await,
-    ];
+    let machines = three(&ground).await;
     let (_, [writing, reading, third]) = opened(&machines).await;
     let [one, other, another] = machines;
     write(&one, writing, 0, b"written").await;
