@@ -75,6 +75,12 @@ pub trait Reads {
 
 /// An operation at work: it sees what it changed.
 pub trait Transaction: Reads {
+    /// Whether others may change keys before the operation is made. It is run again if they changed one that it read, so
+    /// that it reads none there which it can do without.
+    fn has_others(&self) -> bool {
+        false
+    }
+
     /// Sets the value of a key.
     fn put(&mut self, key: &[u8], value: Bytes);
 

@@ -100,6 +100,11 @@ pub(crate) fn directory(reads: &dyn Reads, inode: Inode) -> FsResult<Node> {
     }
 }
 
+/// What rules over who may do what to a file: all of its attributes that entries which come and go do not change.
+pub(crate) fn ruling(reads: &dyn Reads, inode: Inode) -> FsResult<Attributes> {
+    Ok(node(reads, inode)?.attributes(inode))
+}
+
 /// A directory with what `stat` shows of it.
 pub(crate) fn directory_attributes(reads: &dyn Reads, inode: Inode) -> FsResult<Attributes> {
     shown(reads, inode, &directory(reads, inode)?)
@@ -182,8 +187,20 @@ pub(crate) fn count_directories(
     Ok(transaction.add(&schema::directories(directory), by)?)
 }
 
+/// A directory before an operation changes its entries. Where others do so at the same time, this costs them and the
+/// operation more than it tells.
+fn before(transaction: &dyn Transaction, inode: Inode) -> FsResult<Option<Attributes>> {
+    match transaction.has_others() {
+        true => Ok(None),
+        false => directory_attributes(transaction, inode).map(Some),
+    }
+}
+
 /// What was done to a directory.
-fn change(before: &Attributes, reads: &dyn Reads) -> FsResult<Change> {
+fn change(before: Option<&Attributes>, reads: &dyn Reads) -> FsResult<Change> {
+    let Some(before) = before else {
+        return Ok(Change::UNTOLD);
+    };
     Ok(Change {
         before: Some(before.brief()),
         after: Some(attributes(reads, before.inode)?),
@@ -191,14 +208,13 @@ fn change(before: &Attributes, reads: &dyn Reads) -> FsResult<Change> {
 }
 
 /// A directory in which `by` may make names, and which has not been removed.
-fn enterable(reads: &dyn Reads, by: &Identity, inode: Inode) -> FsResult<Attributes> {
-    let above = directory_attributes(reads, inode)?;
-    if above.links == 0 {
+fn enterable(by: &Identity, inode: Inode, directory: &Node) -> FsResult<()> {
+    if directory.links == 0 {
         return Err(FsError::NotFound);
     }
+    let above = directory.attributes(inode);
     permission::check(&above, by, AccessMask::WRITE.union(AccessMask::EXECUTE))?;
-    trash::check_changeable(inode)?;
-    Ok(above)
+    trash::check_changeable(inode)
 }
 
 /// Fails unless a directory is empty.

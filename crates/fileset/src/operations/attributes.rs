@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use penstock_base::{FsError, FsResult};
-use penstock_vfs::{AttributeChanges, Attributes, Inode, TimeChange, permission};
+use penstock_vfs::{AttributeChanges, Inode, TimeChange, permission};
 
 use super::{Asked, FileChange, node, put_node, shown};
 use crate::{
@@ -46,16 +46,15 @@ pub(crate) fn set_attributes(
     asked: &Asked,
     inode: Inode,
     changes: &AttributeChanges,
-) -> FsResult<Attributes> {
+) -> FsResult<()> {
     let held = node(transaction, inode)?;
     let mut file = held.clone();
-    let before = shown(transaction, inode, &file)?;
-    if changes
-        .only_if_changed_at
-        .is_some_and(|time| time != before.changed)
+    if let Some(time) = changes.only_if_changed_at
+        && time != shown(transaction, inode, &file)?.changed
     {
         return Err(FsError::NotSynchronized);
     }
+    let before = file.attributes(inode);
     permission::check_changes(&before, &asked.by, changes)?;
     trash::check_changeable(inode)?;
     let time = |change| match change {
@@ -78,5 +77,5 @@ pub(crate) fn set_attributes(
         quotas::hand_over(transaction, asked, inode, (&held, &file))?;
     }
     put_node(transaction, inode, &file);
-    shown(transaction, inode, &file)
+    Ok(())
 }

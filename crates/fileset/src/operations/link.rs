@@ -19,11 +19,11 @@ pub(crate) fn link(
     }
     let dentry = place.dentry();
     let parent = super::directory(transaction, dentry.parent)?;
-    let above = super::shown(transaction, dentry.parent, &parent)?;
+    let before = super::before(transaction, dentry.parent)?;
     if find(transaction, dentry)?.is_some() {
         return Err(FsError::AlreadyExists);
     }
-    enterable(transaction, &asked.by, dentry.parent)?;
+    enterable(&asked.by, dentry.parent, &parent)?;
     match file.links {
         // It has been removed, and only those who hold it know it.
         _ if file.is_in_trash() => return Err(FsError::NotFound),
@@ -38,5 +38,5 @@ pub(crate) fn link(
     let kind = file.kind;
     put_entry(transaction, dentry, Entry { inode, kind });
     touch(transaction, dentry.parent, asked.now)?;
-    super::change(&above, transaction)
+    super::change(before.as_ref(), transaction)
 }

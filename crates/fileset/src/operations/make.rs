@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
-use penstock_vfs::{AccessLists, Attributes, Change, Exclusivity, FileKind, Inode, permission};
+use penstock_vfs::{AccessLists, Change, Exclusivity, FileKind, Inode, permission};
 
 use super::{Asked, Place, count_directories, enterable, find, node, put_entry, put_node, touch};
 use crate::{
@@ -67,20 +67,20 @@ pub(crate) fn format(
 pub(crate) fn make(transaction: &mut dyn Transaction, making: &Making) -> FsResult<MadeNode> {
     let dentry = making.place.dentry();
     let parent = super::directory(transaction, dentry.parent)?;
-    let above = super::shown(transaction, dentry.parent, &parent)?;
+    let before = super::before(transaction, dentry.parent)?;
     if let Some(entry) = find(transaction, dentry)? {
         check_found(transaction, entry, &making.new)?;
         return Ok(MadeNode {
             inode: entry.inode,
             existed: true,
-            directory: super::change(&above, transaction)?,
+            directory: super::change(before.as_ref(), transaction)?,
         });
     }
-    enterable(transaction, &making.asked.by, dentry.parent)?;
+    enterable(&making.asked.by, dentry.parent, &parent)?;
     permission::check_kind(making.new.kind, &making.asked.by)?;
     let node = Node {
         project: parent.project,
-        ..new_node(making, (&above, &parent))
+        ..new_node(making, &parent)
     };
     let owner = Owner::of(making.inode, &node);
     let one = Use { bytes: 0, files: 1 };
@@ -103,15 +103,17 @@ pub(crate) fn make(transaction: &mut dyn Transaction, making: &Making) -> FsResu
     Ok(MadeNode {
         inode: making.inode,
         existed: false,
-        directory: super::change(&above, transaction)?,
+        directory: super::change(before.as_ref(), transaction)?,
     })
 }
 
-fn new_node(making: &Making, (above, parent): (&Attributes, &Node)) -> Node {
+fn new_node(making: &Making, parent: &Node) -> Node {
     let Making {
         asked, new, place, ..
     } = making;
-    let (gid, permissions) = permission::of_new_file(above, &asked.by, (new.kind, new.permissions));
+    let above = parent.attributes(place.parent);
+    let (gid, permissions) =
+        permission::of_new_file(&above, &asked.by, (new.kind, new.permissions));
     let handed_down = parent.lists.default.as_ref();
     let (lists, permissions) =
         AccessLists::of_new_file(handed_down, new.kind, (permissions, new.umask));

@@ -4,8 +4,7 @@ use penstock_base::{FsError, FsResult};
 use penstock_vfs::{Change, Inode, RemoveKind, permission};
 
 use super::{
-    Asked, Place, attributes, check_empty, count_directories, directory_attributes, find, node,
-    put_node, touch,
+    Asked, Place, check_empty, count_directories, directory, find, node, put_node, ruling, touch,
 };
 use crate::{
     engine::Transaction,
@@ -41,10 +40,11 @@ pub(crate) enum Unnamed {
 pub(crate) fn remove(transaction: &mut dyn Transaction, removing: &Removing) -> FsResult<Removed> {
     let Removing { asked, place, kind } = removing;
     let dentry = place.dentry();
-    let above = directory_attributes(transaction, dentry.parent)?;
+    let above = directory(transaction, dentry.parent)?.attributes(dentry.parent);
+    let before = super::before(transaction, dentry.parent)?;
     permission::check(&above, &asked.by, penstock_vfs::AccessMask::EXECUTE)?;
     let entry = find(transaction, dentry)?.ok_or(FsError::NotFound)?;
-    let file = attributes(transaction, entry.inode)?;
+    let file = ruling(transaction, entry.inode)?;
     let is_directory = file.kind == penstock_vfs::FileKind::Directory;
     match (kind, is_directory) {
         (RemoveKind::File, true) => return Err(FsError::IsADirectory),
@@ -61,7 +61,7 @@ pub(crate) fn remove(transaction: &mut dyn Transaction, removing: &Removing) -> 
     let unnamed = unlink(transaction, asked, place, entry.inode)?;
     touch(transaction, dentry.parent, asked.now)?;
     Ok(Removed {
-        directory: super::change(&above, transaction)?,
+        directory: super::change(before.as_ref(), transaction)?,
         unnamed,
     })
 }

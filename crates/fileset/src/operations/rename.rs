@@ -6,8 +6,8 @@ use penstock_base::{FsError, FsResult};
 use penstock_vfs::{AccessMask, Attributes, Inode, RenameMode, Renamed, permission};
 
 use super::{
-    Asked, Place, Unnamed, above, attributes, check_empty, count_directories, directory, enterable,
-    find, node, put_entry, put_node, shown, touch, unlink,
+    Asked, Place, Unnamed, above, check_empty, count_directories, directory, enterable, find, node,
+    put_entry, put_node, ruling, touch, unlink,
 };
 use crate::{
     engine::{Reads, Transaction},
@@ -45,8 +45,13 @@ pub(crate) fn rename(transaction: &mut dyn Transaction, renaming: &Renaming) -> 
         directory(transaction, source.parent)?,
         directory(transaction, target.parent)?,
     );
-    let from = shown(transaction, source.parent, &from_node)?;
-    let to = shown(transaction, target.parent, &to_node)?;
+    let (from, to) = (
+        from_node.attributes(source.parent),
+        to_node.attributes(target.parent),
+    );
+    let before = [source, target].map(|place| super::before(transaction, place.parent));
+    let [from_before, to_before] = before;
+    let (from_before, to_before) = (from_before?, to_before?);
     permission::check(&from, &asked.by, AccessMask::EXECUTE)?;
     permission::check(&to, &asked.by, AccessMask::EXECUTE)?;
     let moved = find(transaction, source.dentry())?.ok_or(FsError::NotFound)?;
@@ -74,7 +79,7 @@ pub(crate) fn rename(transaction: &mut dyn Transaction, renaming: &Renaming) -> 
             place(transaction, asked, (there, project), (target, source))?;
         }
         (_, there) => {
-            enterable(transaction, &asked.by, target.parent)?;
+            enterable(&asked.by, target.parent, &to_node)?;
             if let Some(there) = there {
                 unnamed = replace(transaction, renaming, (moved, there), &to)?;
             }
@@ -87,8 +92,8 @@ pub(crate) fn rename(transaction: &mut dyn Transaction, renaming: &Renaming) -> 
         touch(transaction, target.parent, asked.now)?;
     }
     let renamed = Renamed {
-        source: super::change(&from, transaction)?,
-        target: super::change(&to, transaction)?,
+        source: super::change(from_before.as_ref(), transaction)?,
+        target: super::change(to_before.as_ref(), transaction)?,
     };
     Ok(Moved { renamed, unnamed })
 }
@@ -100,7 +105,7 @@ fn check_taken(
     renaming: &Renaming,
     (directory, inode): (&Attributes, Inode),
 ) -> FsResult<()> {
-    let file = attributes(reads, inode)?;
+    let file = ruling(reads, inode)?;
     permission::check_removal(directory, &file, &renaming.asked.by)?;
     let is_directory = file.kind == penstock_vfs::FileKind::Directory;
     if is_directory && renaming.source.parent != renaming.target.parent {
@@ -129,7 +134,7 @@ fn replace(
     directory: &Attributes,
 ) -> FsResult<Option<Unnamed>> {
     let asked = &renaming.asked;
-    let file = attributes(transaction, there.inode)?;
+    let file = ruling(transaction, there.inode)?;
     let is_directory = |entry: Entry| entry.kind == penstock_vfs::FileKind::Directory;
     match (is_directory(moved), is_directory(there)) {
         (true, false) => return Err(FsError::NotADirectory),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use penstock_base::{FsError, FsResult};
 use penstock_vfs::{AccessMask, Identity, Inode, ListKind, XattrMode, permission};
 
-use super::{Asked, access_lists, attributes, node, put_node};
+use super::{Asked, access_lists, node, put_node, ruling};
 use crate::{
     engine::{Reads, Transaction},
     schema, trash,
@@ -40,7 +40,7 @@ fn check_access(
     wanted: AccessMask,
 ) -> FsResult<()> {
     check_name(name)?;
-    let file = attributes(reads, inode)?;
+    let file = ruling(reads, inode)?;
     if name.starts_with(b"user.") {
         return permission::check(&file, by, wanted);
     }

@@ -177,6 +177,10 @@ impl Reads for Keeping<'_> {
 }
 
 impl Transaction for Keeping<'_> {
+    fn has_others(&self) -> bool {
+        self.below.has_others()
+    }
+
     fn put(&mut self, key: &[u8], value: Bytes) {
         if key == EPOCH {
             self.epoch = None;

@@ -52,8 +52,11 @@ impl FilesetVolume {
         let change = self.transact(move |transaction| {
             operations::set_attributes(transaction, &asked, inode, &others)
         });
-        let attributes = self.parts.files.overrule((inode, overruled), change);
-        Ok(self.entry(attributes.await?))
+        self.parts
+            .files
+            .overrule((inode, overruled), change)
+            .await?;
+        self.attributes(by, inode).await
     }
 
     /// Whether `by` may make these changes of what is there.

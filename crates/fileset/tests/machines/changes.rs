@@ -23,6 +23,7 @@ on_each_engine!(
     doors_are_told_of_what_another_machine_does,
     a_snapshot_of_another_machine_keeps_what_is_overwritten,
     a_name_that_another_machine_just_made_is_found,
+    changes_of_two_machines_in_one_directory_do_not_meet,
     an_access_list_of_another_machine_holds_here,
 );
 
@@ -429,4 +430,59 @@ async fn an_access_list_of_another_machine_holds_here(ground: Ground) {
     let masked = one.place.by(user(7)).open(inode, OpenOptions::READ).await;
     assert_eq!(masked, Err(FsError::PermissionDenied));
     one.place.is_whole().await;
+}
+
+/// Names that each of two machines makes, links, moves and removes.
+const NAMES: u64 = 10;
+
+/// They did: what a directory says of its entries was part of each answer, and each change is one of it.
+async fn changes_of_two_machines_in_one_directory_do_not_meet(ground: Ground) {
+    let machines = ground.two().await;
+    let [one, other] = &machines;
+    let made = one.place.make(ROOT, "busy", directory(0o755));
+    let busy = made.await.unwrap();
+    assert_eq!(found(&machines, "busy").await, busy);
+    let before = one.session.ran();
+    for number in 0..NAMES {
+        let name = format!("more-{number}");
+        other.place.make(busy, &name, file(0o644)).await.unwrap();
+        let permissions = Some(0o700 + number as u16 % 8);
+        let changes = AttributeChanges {
+            permissions,
+            ..AttributeChanges::default()
+        };
+        one.place.change(busy, changes).await.unwrap();
+    }
+    let ran = one.session.ran() - before;
+    assert!(ran < NAMES * 5 / 4, "{NAMES}: {ran}");
+    for (machine, name) in [(one, "first"), (other, "second")] {
+        change_names(machine, busy, name).await;
+    }
+    let before = one.session.ran() + other.session.ran();
+    for number in 0..NAMES {
+        change_names(one, busy, &format!("one-{number}")).await;
+        change_names(other, busy, &format!("other-{number}")).await;
+    }
+    let (changes, ran) = (2 * NAMES * 5, one.session.ran() + other.session.ran());
+    assert!(
+        ran - before < changes * 5 / 4,
+        "{changes}: {}",
+        ran - before
+    );
+    one.place.is_whole().await;
+}
+
+/// Makes, links, moves and removes a file: five changes.
+async fn change_names(machine: &Machine, parent: Inode, prefix: &str) {
+    let place = &machine.place;
+    let [made, linked, moved] = ["made", "linked", "moved"].map(|verb| format!("{prefix}-{verb}"));
+    let inode = place.make(parent, &made, file(0o644)).await.unwrap();
+    place.link(inode, (parent, &linked)).await.unwrap();
+    let renamed = place.rename((parent, &made), (parent, &moved), RenameMode::Replace);
+    renamed.await.unwrap();
+    for name in [&linked, &moved] {
+        let removed = place.remove(parent, name, RemoveKind::File);
+        removed.await.unwrap();
+    }
+    place.forget_all(inode);
 }

@@ -15,7 +15,8 @@ use penstock_fileset::{
     Coherence, FilesetVolume, Format,
     engine::{
         Changed, Engine, EngineError, EngineResult, MemorySession, Moment, Operation, Peers,
-        PostgresEngine, PostgresSettings, Query, Reads, SessionId, SessionRecord, Visitor,
+        PostgresEngine, PostgresSettings, Query, Reads, SessionId, SessionRecord, Transaction,
+        Visitor,
     },
 };
 use penstock_object::Store;
@@ -48,6 +49,8 @@ pub struct Deaf {
     looking: AtomicU64,
     /// Operations that it may begin.
     allowed: watch::Sender<u64>,
+    /// How often operations ran, those among them that ran again.
+    ran: Arc<AtomicU64>,
     /// Its queries wait.
     queries: watch::Sender<bool>,
     querying: AtomicU64,
@@ -82,6 +85,7 @@ impl Deaf {
             looks: watch::Sender::new(true),
             looking: AtomicU64::new(0),
             allowed: watch::Sender::new(u64::MAX),
+            ran: Arc::default(),
             queries: watch::Sender::new(true),
             querying: AtomicU64::new(0),
         })
@@ -123,6 +127,11 @@ impl Deaf {
     /// How often it was asked how far others are, or who they are.
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::SeqCst)
+    }
+
+    /// How often operations ran, those among them that ran again.
+    pub fn ran(&self) -> u64 {
+        self.ran.load(Ordering::SeqCst)
     }
 
     fn inner(&self) -> &dyn Peers {
@@ -170,7 +179,7 @@ impl Engine for Deaf {
         self.inner.ready().await
     }
 
-    async fn run(&self, operation: Operation) -> EngineResult<()> {
+    async fn run(&self, mut operation: Operation) -> EngineResult<()> {
         let mut operates = self.operates.subscribe();
         operates.wait_for(|operates| *operates).await.unwrap();
         loop {
@@ -185,7 +194,12 @@ impl Engine for Deaf {
                 break;
             }
         }
-        let outcome = self.inner.run(operation).await;
+        let ran = Arc::clone(&self.ran);
+        let counted = move |transaction: &mut dyn Transaction| {
+            ran.fetch_add(1, Ordering::SeqCst);
+            operation(transaction)
+        };
+        let outcome = self.inner.run(Box::new(counted)).await;
         let mut answers = self.answers.subscribe();
         answers.wait_for(|answers| *answers).await.unwrap();
         match self.loses_answers.load(Ordering::SeqCst) {

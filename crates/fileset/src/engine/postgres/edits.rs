@@ -146,14 +146,16 @@ impl Layer for Over<'_> {
 pub(super) struct Draft<'a> {
     edits: Edits,
     below: Layered<'a>,
+    has_others: bool,
 }
 
 impl<'a> Draft<'a> {
-    /// Nothing is changed yet of what `below` says, the uppermost layer first.
-    pub(super) fn new(below: Layered<'a>) -> Self {
+    /// Nothing is changed yet of what `below` says, the uppermost layer first, and others may change.
+    pub(super) fn new(below: Layered<'a>, has_others: bool) -> Self {
         Self {
             edits: Edits::default(),
             below,
+            has_others,
         }
     }
 
@@ -187,6 +189,10 @@ impl Reads for Draft<'_> {
 }
 
 impl Transaction for Draft<'_> {
+    fn has_others(&self) -> bool {
+        self.has_others
+    }
+
     fn put(&mut self, key: &[u8], value: Bytes) {
         self.edits
             .make(Bytes::copy_from_slice(key), Edit::Set(value));

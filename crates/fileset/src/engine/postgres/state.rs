@@ -237,7 +237,7 @@ impl State {
         let waiting = self.waiting.over(&sent);
         let layers = [&waiting as &dyn Layer].into_iter();
         let layers = layers.chain(sent.0.iter().copied()).collect();
-        let mut draft = Draft::new(Layered(layers));
+        let mut draft = Draft::new(Layered(layers), self.mode == Mode::Shared);
         let verdict = operation(&mut draft);
         let edits = draft.into_edits();
         let grounds = noted.into_grounds();
