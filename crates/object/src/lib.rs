@@ -57,10 +57,10 @@ pub use settings::{
 pub use sink::BodySink;
 pub use store::{Below, DELETE_MANY_MAX, Store};
 pub use types::{
-    Ability, Appended, ByteRange, Capabilities, CompleteOptions, CopyOptions, DeleteFailure,
-    Description, GetOptions, Got, HEADER_MARK, HeadOptions, Known, ListOptions, ListPage,
-    ListedObject, ObjectInfo, ObjectKind, Part, PartCopy, PartNumber, PutOptions, Stored, Upload,
-    UploadPage, UserMetadata, WriteCondition,
+    Ability, Appended, AtHand, ByteRange, Capabilities, Compared, CompleteOptions, CopyOptions,
+    DeleteFailure, Description, GetOptions, Got, HEADER_MARK, HeadOptions, Known, ListOptions,
+    ListPage, ListedObject, ObjectInfo, ObjectKind, Part, PartCopy, PartNumber, PutOptions, Stored,
+    Upload, UploadPage, UserMetadata, WriteCondition,
 };
 pub use url::{BucketUrl, StoreUrl, StoreUrlError};
 pub use xml::{is_expressible, parse_time};

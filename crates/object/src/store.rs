@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use penstock_base::{LocalFile, Payload, clock::Instant};
 
 use crate::{
-    Ability, Appended, BodySink, Capabilities, ChecksumKind, CompleteOptions, CopyOptions,
-    DeleteFailure, ETag, ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key, ListOptions,
-    ListPage, ObjectError, ObjectInfo, ObjectResult, Operation, Part, PartCopy, PartNumber,
-    PutOptions, Stored, UploadId, UploadPage,
+    Ability, Appended, AtHand, BodySink, ByteRange, Capabilities, ChecksumKind, CompleteOptions,
+    CopyOptions, DeleteFailure, ETag, ErrorKind, FlatPage, GetOptions, Got, HeadOptions, Key,
+    ListOptions, ListPage, ObjectError, ObjectInfo, ObjectResult, Operation, Part, PartCopy,
+    PartNumber, PutOptions, Stored, UploadId, UploadPage,
 };
 
 /// Objects that one [`Store::delete_many`] takes, as many as S3 and OSS take in one request.
@@ -92,6 +92,13 @@ pub trait Store: Debug + Send + Sync {
     /// A file of this machine that holds this version of an object, for whoever can read that
     /// without copies. Nothing but a cache has one, and no layer passes the question on.
     fn local_copy(&self, _key: &Key, _etag: &ETag) -> Option<Arc<dyn LocalFile>> {
+        None
+    }
+
+    /// All bytes of a range that is not empty, if they are in this process's memory, of the version that `if_match` names.
+    /// Asks nobody else. Nothing but a cache has any, and a layer passes the question on only where the bytes below it are
+    /// the same.
+    fn at_hand(&self, _key: &Key, _range: &ByteRange, _if_match: Option<&ETag>) -> Option<AtHand> {
         None
     }
 

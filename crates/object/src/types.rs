@@ -1,6 +1,9 @@
 //! What goes into a store operation and what comes out.
 
-use std::{collections::BTreeMap, ops::Range, time::SystemTime};
+use std::{collections::BTreeMap, ops::Range, sync::Arc, time::SystemTime};
+
+use bytes::Bytes;
+use penstock_base::Mutex;
 
 use crate::{Checksum, ETag, ErrorKind, Key, UploadId};
 
@@ -81,6 +84,43 @@ pub struct Got {
     pub info: ObjectInfo,
     /// The bytes that were delivered, clipped to the object's end.
     pub range: ByteRange,
+}
+
+/// Bytes of an object that are in memory.
+#[derive(Debug, Clone)]
+pub struct AtHand {
+    /// Those that were asked for. They keep what they are part of in memory.
+    pub bytes: Bytes,
+    /// Bytes in the whole object.
+    pub size: u64,
+    /// For who has checksums of them.
+    pub compared: Compared,
+}
+
+/// Bytes in the shortest range that is noted as compared: shorter ones are compared again for less than looking them up.
+const NOTED_MIN: u64 = 64 << 10;
+/// Ranges that are noted.
+const NOTED_MAX: usize = 16;
+
+/// Which ranges of bytes in memory somebody compared with their checksums, so that nobody does so again. Clones are the
+/// same.
+#[derive(Debug, Clone, Default)]
+pub struct Compared(Arc<Mutex<Vec<ByteRange>>>);
+
+impl Compared {
+    /// Whether exactly this range was compared, and was right.
+    pub fn has(&self, range: &ByteRange) -> bool {
+        self.0.lock().contains(range)
+    }
+
+    /// A range was compared, and was right.
+    pub fn add(&self, range: &ByteRange) {
+        let mut ranges = self.0.lock();
+        let is_worth_it = range.end - range.start >= NOTED_MIN && ranges.len() < NOTED_MAX;
+        if is_worth_it && !ranges.contains(range) {
+            ranges.push(range.clone());
+        }
+    }
 }
 
 /// When a write may replace what is there.

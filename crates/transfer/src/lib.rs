@@ -81,10 +81,14 @@ impl ObjectVersion {
         (!self.etag.as_str().is_empty()).then_some(&self.etag)
     }
 
+    /// Whether it may be of this version that it has so many bytes.
+    pub(crate) fn fits(&self, size: u64) -> bool {
+        self.size == size || self.size == Self::ANY_SIZE
+    }
+
     /// Whether what the store has is this version.
     pub(crate) fn is(&self, etag: &ETag, size: u64) -> bool {
-        let fits = self.size == size || self.size == Self::ANY_SIZE;
-        fits && self.pinned().is_none_or(|pinned| pinned == etag)
+        self.fits(size) && self.pinned().is_none_or(|pinned| pinned == etag)
     }
 }
 

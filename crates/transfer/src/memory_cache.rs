@@ -10,7 +10,7 @@
 //! - What was fetched ahead and did not pay off has half as much fetched behind the next range: if the requests that it spared
 //!   would have taken less time than the bytes of it did that nobody asked for. So of files of 4 KiB all are fetched by who
 //!   reads each third, and of files of 48 KiB hardly more than those.
-//! - Who asks for what is on its way waits for it.
+//! - Who asks for what is on its way waits for it. What is here is handed out as it lies, without a copy, to who asks for it so.
 //! - Who asks the store itself, as a reader does that found damaged bytes, gets nothing of what is kept, and it is forgotten.
 //!
 //! Memory: half of what was free at the beginning stays free. What was used least lately goes first, and all of it while
@@ -28,7 +28,8 @@ use std::{ops::Range, sync::Arc};
 use async_trait::async_trait;
 use penstock_base::{MemoryBudget, Mutex, Reclaim, Reservation, metrics::Registry};
 use penstock_object::{
-    Below, BodySink, ErrorKind, GetOptions, Got, Key, ObjectResult, Store, layers::Layer,
+    AtHand, Below, BodySink, ByteRange, ETag, ErrorKind, GetOptions, Got, Key, ObjectResult, Store,
+    layers::Layer,
 };
 
 use self::{
@@ -181,6 +182,19 @@ fn may_be_the_rest(error: ErrorKind) -> bool {
 impl Store for MemoryCache {
     fn below(&self) -> Below<'_> {
         Below::Store(&self.forgetting)
+    }
+
+    fn at_hand(&self, key: &Key, range: &ByteRange, if_match: Option<&ETag>) -> Option<AtHand> {
+        let run = {
+            let mut runs = self.kept.runs.lock();
+            let here = runs.peek(key, range)?;
+            if here.if_match.as_ref() != if_match || !here.has(range) {
+                return None;
+            }
+            runs.find(key, range)?
+        };
+        self.kept.metrics.hits.increment();
+        run.at_hand(range)
     }
 
     async fn get(

@@ -3,6 +3,7 @@
 //! A read finds its bytes in one of three ways:
 //!
 //! 1. They are held: the read returns slices of the memory they were received into, at once.
+//!    So are grains that a cache has in memory, after they were compared.
 //! 2. They are on their way: the read waits until its own bytes have arrived, not for the end of
 //!    the GET.
 //! 3. They are neither: a random read makes one GET of exactly its range, or of the grains that it touches, and
@@ -196,6 +197,10 @@ impl Shared {
     async fn carry_out(&self, range: &Range<u64>, plan: Plan) -> TransferResult<Option<Payload>> {
         let result = match plan {
             Plan::Ready(payload) => Ok(Some(payload)),
+            Plan::Compare(found) => match found.compared(range.end - range.start) {
+                Some(payload) => Ok(Some(payload)),
+                None => self.fetch_alone(range, Origin::TheStore).await,
+            },
             Plan::Wait(pieces) => self.wait(range, pieces).await,
             Plan::Fetch(memory, errand) => {
                 let brought = (errand, memory);

@@ -7,9 +7,9 @@ mod support;
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
-use futures_util::future::join_all;
+use futures_util::{FutureExt, future::join_all};
 use penstock_base::{ChecksumKind, KIB, MIB, Payload, Summing, clock};
-use penstock_object::{ETag, ErrorKind, Operation, PutOptions, Store};
+use penstock_object::{ETag, ErrorKind, GetOptions, Operation, PutOptions, Store};
 use penstock_transfer::{
     Codec, Encoder, Extent, ExtentReader, FileRead, Frames, Grains, MapPart, ObjectVersion,
     Refused, TransferError, TransferResult, TransferSettings,
@@ -456,6 +456,80 @@ async fn damaged_bytes_are_never_shown_and_the_others_are() {
     }
 }
 
+/// A file of which a cache has the second grain in memory, and what is read of that.
+async fn of_a_grain_in_memory() -> (Layout, Range<u64>) {
+    let bench = Bench::cached(TestStore::new(Network::default()), 256 * MIB);
+    let layout = Layout::written(bench, 4 * MIB).await;
+    let within = GRAIN + 5000..GRAIN + 9000;
+    let reader = layout.bench.transfer.extent_reader();
+    layout.check(&reader, within.clone()).await;
+    (layout, within)
+}
+
+#[tokio::test]
+async fn grains_that_a_cache_has_are_shown_at_once_as_they_lie_there() {
+    let (layout, within) = of_a_grain_in_memory().await;
+    let before = layout.bench.store.gets();
+    for _ in 0..2 {
+        let reader = layout.bench.transfer.extent_reader();
+        reader.learn(&layout.map_part(0..layout.size()));
+        let asked = FileRead {
+            range: within.clone(),
+            size: layout.size(),
+            edition: layout.edition,
+        };
+        let read = reader.read(&asked).now_or_never();
+        let read = read.expect("nothing is waited for").expect("read");
+        let shown = read.expect("it is known where it lies");
+        let store = layout.bench.transfer.store();
+        let there = store.at_hand(&key("object-1"), &(GRAIN..2 * GRAIN), None);
+        let there = there.expect("it is there").bytes.slice(5000..9000);
+        let shown: Vec<_> = shown
+            .slices()
+            .iter()
+            .map(|chunk| chunk.as_ptr_range())
+            .collect();
+        assert_eq!(shown, [there.as_ptr_range()]);
+        layout.check(&reader, within.clone()).await;
+    }
+    assert_eq!(layout.bench.store.gets(), before);
+}
+
+#[tokio::test]
+async fn what_a_cache_has_of_damaged_bytes_is_never_shown() {
+    let bench = Bench::cached(TestStore::new(Network::default()), 256 * MIB);
+    let layout = Layout::written(bench, 4 * MIB).await;
+    let mut damaged = layout.bytes.clone();
+    damaged[GRAIN as usize + 6000] ^= 1;
+    layout.put("object-1", damaged).await;
+    let store = layout.bench.transfer.store();
+    let options = GetOptions {
+        range: Some(GRAIN..2 * GRAIN),
+        ..GetOptions::default()
+    };
+    // Who has no checksums brought it there.
+    let got = store.get(&key("object-1"), options, &mut Vec::new()).await;
+    got.expect("it is there");
+    layout.put("object-1", layout.bytes.clone()).await;
+    for _ in 0..3 {
+        let reader = layout.bench.transfer.extent_reader();
+        layout.check(&reader, GRAIN + 5000..GRAIN + 9000).await;
+    }
+    assert_eq!(layout.bench.store.gets().len(), 3);
+}
+
+#[tokio::test]
+async fn what_is_shown_of_a_cache_is_paid_for_as_long_as_it_is_seen() {
+    let (layout, within) = of_a_grain_in_memory().await;
+    let reader = layout.bench.transfer.extent_reader();
+    let seen = layout.read(&reader, within).await.expect("read");
+    let budget = Arc::clone(layout.bench.budget());
+    drop((reader, layout));
+    assert!(budget.used() >= GRAIN, "{}", budget.used());
+    drop(seen);
+    assert_eq!(budget.used(), 0);
+}
+
 #[tokio::test]
 async fn damaged_frames_are_never_shown_and_the_others_are() {
     for codec in [Codec::Lz4, Codec::Zstd] {
@@ -625,8 +699,12 @@ async fn run_steps(
     steps: Vec<Step>,
     memory: u64,
     (sealed, codec): (bool, Option<Codec>),
+    is_cached: bool,
 ) {
-    let bench = slow(Duration::from_millis(3), memory);
+    let bench = match is_cached {
+        true => Bench::cached(TestStore::new(Network::default()), memory),
+        false => slow(Duration::from_millis(3), memory),
+    };
     let mut layout = Layout::new(bench, size);
     layout.sealed = sealed;
     layout.codec = codec;
@@ -646,7 +724,11 @@ async fn run_steps(
                 layout.check(&reader, start..start + length).await;
                 positions[stream] += length;
             }
-            Step::At(start, length) => layout.check(&reader, start..start + length).await,
+            Step::At(start, length) => {
+                layout.check(&reader, start..start + length).await;
+                let another = layout.bench.transfer.extent_reader();
+                layout.check(&another, start..start + length).await;
+            }
             Step::Burst(stream, order) => {
                 let start = positions[stream];
                 let reads = order.iter().map(|index| {
@@ -664,7 +746,10 @@ async fn run_steps(
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(layout.bench.budget().used(), 0);
+    let budget = Arc::clone(layout.bench.budget());
+    assert!(is_cached || budget.used() == 0);
+    drop(layout);
+    assert_eq!(budget.used(), 0);
 }
 
 proptest! {
@@ -677,13 +762,14 @@ proptest! {
         memory in prop_oneof![Just(8 * MIB), Just(16 * MIB), Just(256 * MIB)],
         sealed in any::<bool>(),
         codec in prop::option::of(prop_oneof![Just(Codec::Lz4), Just(Codec::Zstd)]),
+        is_cached in any::<bool>(),
     ) {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .start_paused(true)
             .build()
             .expect("built")
-            .block_on(run_steps(size, steps, memory, (sealed, codec)));
+            .block_on(run_steps(size, steps, memory, (sealed, codec), is_cached));
     }
 }
 

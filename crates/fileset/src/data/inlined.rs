@@ -27,7 +27,8 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use penstock_base::{FsError, FsResult};
 use penstock_object::{
-    Below, BodySink, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectResult, Operation, Store,
+    AtHand, Below, BodySink, ByteRange, ETag, ErrorKind, GetOptions, Got, Key, ObjectError,
+    ObjectResult, Operation, Store,
 };
 
 use super::{
@@ -177,6 +178,10 @@ impl fmt::Debug for Inlined {
 impl Store for Inlined {
     fn below(&self) -> Below<'_> {
         Below::Store(&*self.below)
+    }
+
+    fn at_hand(&self, key: &Key, range: &ByteRange, if_match: Option<&ETag>) -> Option<AtHand> {
+        self.below.at_hand(key, range, if_match)
     }
 
     async fn get(

@@ -6,8 +6,9 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
 use penstock_base::Reservation;
-use penstock_object::{BodySink, ETag, Got, Key, ObjectResult};
+use penstock_object::{AtHand, BodySink, Compared, ETag, Got, Key, ObjectResult};
 use tokio::sync::OnceCell;
 
 use super::{Metrics, RANGE_MAX, RUN_MAX, used::Used};
@@ -28,7 +29,18 @@ pub(super) struct Run {
     pub(super) if_match: Option<ETag>,
     /// What came, or why nothing did.
     pub(super) content: OnceCell<ObjectResult<(Got, Vec<u8>)>>,
+    /// Ranges of it that a reader compared.
+    compared: Compared,
     memory: Reservation,
+}
+
+/// A run that somebody sees, which stays in memory, and is paid for, as long.
+struct Shown(Arc<Run>);
+
+impl AsRef<[u8]> for Shown {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
 }
 
 /// A run in its place.
@@ -62,8 +74,17 @@ impl Run {
             asked: asked.end - asked.start,
             if_match,
             content: OnceCell::new(),
+            compared: Compared::default(),
             memory,
         })
+    }
+
+    /// What came.
+    fn bytes(&self) -> &[u8] {
+        match self.content.get() {
+            Some(Ok((_, bytes))) => bytes,
+            _ => &[],
+        }
     }
 
     /// How many of the bytes that came were fetched ahead.
@@ -77,6 +98,31 @@ impl Run {
         content.map_or(0, |(_, bytes)| self.ahead_of(bytes.len() as u64))
     }
 
+    /// Where bytes are here that may be handed out.
+    fn here(&self, asked: &Range<u64>) -> Option<(&Got, Range<usize>)> {
+        let (got, bytes) = self.content.get()?.as_ref().ok()?;
+        let start = asked.start.checked_sub(self.range.start)?;
+        let within = start as usize..(asked.end - self.range.start) as usize;
+        (within.end <= bytes.len()).then_some((got, within))
+    }
+
+    /// Whether all of `asked` is here.
+    pub(super) fn has(&self, asked: &Range<u64>) -> bool {
+        self.here(asked).is_some()
+    }
+
+    /// What was asked for, as it lies here.
+    pub(super) fn at_hand(self: &Arc<Self>, asked: &Range<u64>) -> Option<AtHand> {
+        let (got, within) = self.here(asked)?;
+        let size = got.info.size;
+        let bytes = Bytes::from_owner(Shown(Arc::clone(self))).slice(within);
+        Some(AtHand {
+            bytes,
+            size,
+            compared: self.compared.clone(),
+        })
+    }
+
     /// Hands on what was asked for; `None` where it did not all come. `is_here` says that nobody waited for it.
     pub(super) fn deliver(
         &self,
@@ -84,9 +130,8 @@ impl Run {
         is_here: bool,
         sink: &mut dyn BodySink,
     ) -> Option<Got> {
-        let (got, bytes) = self.content.get()?.as_ref().ok()?;
-        let start = (asked.start - self.range.start) as usize;
-        let wanted = bytes.get(start..start + (asked.end - asked.start) as usize)?;
+        let (got, within) = self.here(asked)?;
+        let wanted = &self.bytes()[within];
         let mut delivered = Got {
             info: got.info.clone(),
             range: asked.clone(),
@@ -128,6 +173,12 @@ impl Runs {
             order: BTreeMap::new(),
             uses: 0,
         }
+    }
+
+    /// The run that all of `asked` lies in, if there is one.
+    pub(super) fn peek(&self, key: &Key, asked: &Range<u64>) -> Option<&Arc<Run>> {
+        let (_, place) = self.objects.get(key)?.range(..=asked.start).next_back()?;
+        (place.run.range.end >= asked.end).then_some(&place.run)
     }
 
     /// The run that all of `asked` lies in, which is used by that.

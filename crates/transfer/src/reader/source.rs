@@ -5,9 +5,11 @@
 
 use std::{ops::Range, sync::Arc};
 
+use penstock_base::Payload;
+use penstock_object::AtHand;
 use smallvec::SmallVec;
 
-use super::{extent::Grains, extent_map::ExtentMap, stream::part_end};
+use super::{extent::Grains, extent_map::ExtentMap, grains::Comparison, stream::part_end};
 use crate::{ObjectVersion, cache::BLOCK as CACHE_BLOCK, memory};
 
 /// Ranges of bytes, in order.
@@ -44,6 +46,30 @@ impl Errand {
     pub(super) fn cost(&self) -> u64 {
         let unpacking = self.grains.as_ref().map_or(0, Grains::unpacking_cost);
         memory::cost(self.range.end - self.range.start) + unpacking
+    }
+}
+
+/// What an errand would have brought.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(super) errand: Errand,
+    pub(super) found: AtHand,
+}
+
+impl Found {
+    /// The first `length` bytes that are wanted of it, if all of it are those that were written.
+    pub(super) fn compared(self, length: u64) -> Option<Payload> {
+        let Self { errand, found } = self;
+        if !found.compared.has(&errand.range) {
+            let mut comparison = Comparison::new(errand.grains?, errand.range.start);
+            let is_right = comparison.add(&found.bytes);
+            if !is_right || comparison.compared() < comparison.seen() {
+                return None;
+            }
+            found.compared.add(&errand.range);
+        }
+        let wanted = errand.lead as usize..(errand.lead + length) as usize;
+        Some(found.bytes.slice(wanted).into())
     }
 }
 

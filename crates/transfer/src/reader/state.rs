@@ -12,7 +12,7 @@ use super::{
     part::Part,
     receive::{self, Origin},
     share::Ahead,
-    source::{Errand, Errands, Source},
+    source::{Errand, Errands, Found, Source},
     stream::{InFlight, Place, StreamId, Streams, UNREAD_BEHIND_MAX, part_size},
 };
 use crate::Transfer;
@@ -27,6 +27,8 @@ pub(crate) enum Plan {
     Ready(Payload),
     /// Wait for these parts, then look again.
     Wait(SmallVec<[Piece; 2]>),
+    /// Show these if they are those that were written.
+    Compare(Found),
     /// Fetch just the read's range, into this memory.
     Fetch(Reservation, Errand),
     /// Wait for memory for the read's range, then look again.
@@ -196,6 +198,9 @@ impl State {
         if let Some(payload) = self.held.read(range) {
             return Plan::Ready(payload);
         }
+        if let Some(found) = self.at_hand(range) {
+            return Plan::Compare(found);
+        }
         let Coverage { mut pieces, gaps } = self.held.coverage(range);
         for gap in self.source.cut(gaps) {
             let wanted = self.extend(&gap, place, first);
@@ -215,6 +220,23 @@ impl State {
             pieces.extend(self.held.coverage(&gap).pieces);
         }
         Plan::Wait(pieces)
+    }
+
+    /// The grains of `range`, if a cache has them in memory as they are.
+    fn at_hand(&self, range: &Range<u64>) -> Option<Found> {
+        let Source::Extents(map) = &self.source else {
+            return None;
+        };
+        let extent = map.at(range.start)?;
+        let grains = extent.grains.as_ref()?;
+        if extent.range.end < range.end || grains.frames.is_some() {
+            return None;
+        }
+        let errand = self.source.errand(range)?;
+        let version = &errand.version;
+        let store = self.transfer.store();
+        let found = store.at_hand(&version.key, &errand.range, version.pinned())?;
+        version.fits(found.size).then_some(Found { errand, found })
     }
 
     fn fetch(&self, memory: Reservation, range: &Range<u64>) -> Plan {

@@ -24,7 +24,7 @@ use penstock_base::{
 use penstock_object::*;
 use penstock_object_testing::MemoryStore;
 use penstock_transfer::{
-    ObjectVersion, Transfer, TransferError, TransferResult, TransferSettings, Writer,
+    MemoryCache, ObjectVersion, Transfer, TransferError, TransferResult, TransferSettings, Writer,
 };
 
 /// Bytes that arrive at once.
@@ -481,6 +481,21 @@ impl Bench {
         let registry = Registry::new();
         let dynamic: Arc<dyn Store> = Arc::<TestStore>::clone(&store);
         let transfer = Transfer::with_settings(dynamic, pool, settings, &registry);
+        Self {
+            store,
+            transfer,
+            registry,
+        }
+    }
+
+    /// One whose store is behind a cache in memory.
+    pub fn cached(store: Arc<TestStore>, memory: u64) -> Self {
+        let pool = BufferPool::new(MemoryBudget::new(memory));
+        let registry = Registry::new();
+        let dynamic: Arc<dyn Store> = Arc::<TestStore>::clone(&store);
+        let cache = MemoryCache::around(dynamic, pool.budget(), &registry);
+        let settings = TransferSettings::default();
+        let transfer = Transfer::with_settings(cache, pool, settings, &registry);
         Self {
             store,
             transfer,

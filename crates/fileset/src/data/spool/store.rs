@@ -5,8 +5,8 @@ use std::{fs::File, io, ops::Range, os::unix::fs::FileExt};
 use async_trait::async_trait;
 use penstock_base::run_blocking;
 use penstock_object::{
-    Below, BodySink, DeleteFailure, ErrorKind, GetOptions, Got, Key, ObjectError, ObjectResult,
-    Operation, Store,
+    AtHand, Below, BodySink, ByteRange, DeleteFailure, ETag, ErrorKind, GetOptions, Got, Key,
+    ObjectError, ObjectResult, Operation, Store,
 };
 
 use super::{Spool, SpooledFile};
@@ -37,6 +37,10 @@ impl Spool {
 impl Store for Spool {
     fn below(&self) -> Below<'_> {
         Below::Store(&*self.below)
+    }
+
+    fn at_hand(&self, key: &Key, range: &ByteRange, if_match: Option<&ETag>) -> Option<AtHand> {
+        self.below.at_hand(key, range, if_match)
     }
 
     async fn get(
