@@ -784,20 +784,23 @@ async fn a_lease_of_a_file_that_was_cut_slowly_by_its_name_is_given_back() {
     let machine = ground.strict_machine().await;
     machine.place.store(ROOT, "file", b"content").await.unwrap();
     let none = async || keys(&machine, b"w").await == 0;
-    machine.place.until(none).await;
     let inode = machine.place.find(ROOT, "file").await.unwrap().inode;
-    machine.session.answer(false);
-    let cut = tokio::spawn({
-        let machine = machine.clone();
-        let size = AttributeChanges {
-            size: Some(3),
-            ..AttributeChanges::default()
-        };
-        async move { machine.place.change(inode, size).await }
-    });
-    clock::sleep(Duration::from_millis(500)).await;
-    machine.session.answer(true);
-    assert_eq!(cut.await.unwrap().unwrap().size, 3);
+    // The lease takes long, or the cut does.
+    for (operations, size) in [(0, 5), (1, 3)] {
+        machine.place.until(none).await;
+        machine.session.allow(operations);
+        let cut = tokio::spawn({
+            let machine = machine.clone();
+            let changes = AttributeChanges {
+                size: Some(size),
+                ..AttributeChanges::default()
+            };
+            async move { machine.place.change(inode, changes).await }
+        });
+        clock::sleep(Duration::from_millis(500)).await;
+        machine.session.allow(u64::MAX);
+        assert_eq!(cut.await.unwrap().unwrap().size, size);
+    }
     machine.place.until(none).await;
 }
 
