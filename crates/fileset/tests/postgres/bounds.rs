@@ -116,8 +116,8 @@ async fn a_group_that_counts_does_not_walk_over_all_keys_once_there_are_many() {
     let identity = random::number();
     let settings = settings_of(&server, &here, identity);
     let first = PostgresEngine::create(&settings).await.unwrap();
-    let second = PostgresEngine::open(&settings_of(&server, &there, identity));
-    let second = second.await.unwrap();
+    let other = settings_of(&server, &there, identity);
+    let second = PostgresEngine::open(&other).await.unwrap();
     let schema = schema(&settings);
     // What is kept must not depend on when the server looks by itself.
     server.sql(&format!(
