@@ -468,6 +468,13 @@ impl Fileset {
         }
     }
 
+    /// The same, if it is one of some. While nobody has it a look at the lock keeps who opens it from it for a moment: so
+    /// nobody looks where the lock names none of them.
+    pub(crate) fn user_among(&self, some: impl Fn(u32) -> bool) -> Option<u32> {
+        let named = DirectoryLock::user(&self.metadata()).filter(|process| some(*process))?;
+        self.user().filter(|process| *process == named)
+    }
+
     /// The turn to begin a mount of it, unless another command has it.
     pub(crate) fn turn(&self) -> Turn {
         match DirectoryLock::take(&self.directory) {
@@ -575,16 +582,40 @@ mod tests {
 
     use super::*;
 
-    /// Until the other one is gone it may add to what waits for the bucket.
-    #[tokio::test]
-    async fn who_is_refused_has_not_looked_at_what_waits_for_the_bucket() {
-        let place = tempfile::tempdir().expect("a directory");
-        let fileset = Fileset {
+    fn home(place: &tempfile::TempDir) -> Fileset {
+        Fileset {
             name: "home".to_owned(),
             directory: place.path().to_owned(),
             generation: Some(0),
             passwords: Passwords::of(&Environment::of(&[])),
-        };
+        }
+    }
+
+    /// Else it is in the way of who opens it in that moment.
+    #[test]
+    fn who_looks_for_a_mount_takes_no_lock_that_names_none_of_those_there_are() {
+        let place = tempfile::tempdir().expect("a directory");
+        let fileset = home(&place);
+        fs::create_dir(fileset.metadata()).expect("new");
+        let lock = fileset.metadata().join("lock");
+        let named = || fs::read_to_string(&lock).expect("there");
+        fs::write(&lock, "1\n").expect("written");
+        assert_eq!(fileset.user_among(|process| process == 2), None);
+        assert_eq!(named(), "1\n", "it was not taken");
+        assert_eq!(fileset.user_among(|process| process == 1), None);
+        let own = std::process::id();
+        let held = DirectoryLock::take(&fileset.metadata()).expect("free");
+        assert_eq!(fileset.user_among(|process| process == own), Some(own));
+        assert_eq!(fileset.user_among(|process| process != own), None);
+        drop(held);
+        assert_eq!(fileset.user_among(|process| process == own), None);
+    }
+
+    /// Until the other one is gone it may add to what waits for the bucket.
+    #[tokio::test]
+    async fn who_is_refused_has_not_looked_at_what_waits_for_the_bucket() {
+        let place = tempfile::tempdir().expect("a directory");
+        let fileset = home(&place);
         let record = Record {
             version: FORMAT_VERSION,
             identity: "1".to_owned(),

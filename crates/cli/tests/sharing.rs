@@ -11,6 +11,7 @@ use std::{
     os::unix::{fs::FileExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use support::{Background, Ended, Foreground, Scratch, is_mounted, run, succeed, wait_until};
@@ -488,6 +489,74 @@ fn mounts_that_start_at_once_share_one() {
         bed.part(place);
     }
     bed.end(last);
+}
+
+/// Whatever else is mounted or served may have the fileset, and whoever waits asks whether it has.
+#[test]
+fn mounts_that_start_at_once_beside_a_mount_target_share_one() {
+    let Some(bed) = Bed::new() else { return };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound").to_string();
+    drop(listener);
+    let source = format!("file://{}", bed.scratch.folder("other").display());
+    let serving = bed
+        .penstock(&["serve", &source, "--listen", &address])
+        .stderr(Stdio::null())
+        .spawn();
+    let _serving = Background(serving.expect("it was just built"));
+    wait_until("it listens", || {
+        std::net::TcpStream::connect(&address).is_ok()
+    });
+    let places = ["a", "b", "c", "d"].map(|name| bed.scratch.folder(name));
+    for round in 0..12 {
+        let begun = places.each_ref().map(|place| {
+            let mut command = bed.mounting(place, &[]);
+            let child = command.stderr(Stdio::piped()).spawn();
+            Background(child.expect("it was just built"))
+        });
+        for mut child in begun {
+            let mut said = String::new();
+            let stderr = child.0.stderr.as_mut().expect("piped");
+            stderr.read_to_string(&mut said).expect("text");
+            let code = child.0.wait().expect("our own child").code();
+            assert_eq!(code, Some(0), "{round}: {said}");
+        }
+        let [last, others @ ..] = &places;
+        others.iter().for_each(|place| bed.part(place));
+        bed.end(last);
+    }
+}
+
+/// As two units of an init system may be, of which one keeps its process in the foreground.
+#[test]
+fn a_mount_that_starts_at_once_with_one_in_the_foreground_is_not_refused() {
+    let Some(bed) = Bed::new() else { return };
+    for round in 0..40 {
+        let mut held = bed.mounting(&bed.one, &["-f"]);
+        let held = held.stderr(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let mut held = Background(held.expect("it was just built"));
+        // At another moment of its start each time.
+        std::thread::sleep(Duration::from_millis(round % 8));
+        let other = run(&mut bed.mounting(&bed.two, &[]));
+        assert_eq!(other.code, Some(0), "{round}: {other:#?}");
+        let has_ended = |held: &mut Background| {
+            let ended = held.0.try_wait();
+            ended.expect("our own child").is_some()
+        };
+        wait_until("one of them is there", || {
+            has_ended(&mut held) || is_mounted(&bed.one)
+        });
+        if has_ended(&mut held) {
+            // The other one came first.
+            let mut said = String::new();
+            let stderr = held.0.stderr.as_mut().expect("piped");
+            stderr.read_to_string(&mut said).expect("text");
+            assert!(said.contains("leave -f out"), "{round}: {said}");
+        } else {
+            bed.part(&bed.one);
+        }
+        bed.end(&bed.two);
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ mod save;
 mod share;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicU64, Ordering},
@@ -346,6 +346,13 @@ impl Files {
         let mut unsaved: Vec<_> = unsaved.map(Arc::clone).collect();
         unsaved.sort_by_key(|file| file.inode);
         unsaved
+    }
+
+    /// All that are open.
+    pub(crate) fn with_handles(&self) -> HashSet<Inode> {
+        let table = self.table.lock();
+        let handles = table.handles.values();
+        handles.map(|handle| handle.file.inode).collect()
     }
 
     /// How many handles there are.

@@ -193,8 +193,7 @@ fn begin(
         guardian: None,
     };
     if foreground {
-        drop(turn);
-        return serve_here(plan, Announcer::Foreground);
+        return serve_here(plan, Announcer::Foreground(turn));
     }
     let patience = patience(&plan);
     match daemon::detach()? {

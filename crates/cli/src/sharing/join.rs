@@ -63,8 +63,8 @@ pub(crate) fn join(spec: &VolumeSpec, sockets: &SocketDirectory) -> Outcome<Join
             clock::pause(POLL);
             continue;
         }
-        // A look at the lock keeps others from it for a moment: those who start are not disturbed.
-        let holder = (!candidates.is_empty()).then(|| fileset.user()).flatten();
+        let holder = fileset
+            .user_among(|process| candidates.iter().any(|found| found.status.pid == process));
         candidates.retain(|found| Some(found.status.pid) == holder);
         let Some(found) = candidates.first() else {
             // Who else has it is told by who tries to open it.

@@ -487,11 +487,19 @@ async fn give_back_all_idle(parts: &Arc<Parts>) {
     leases.is_returning.store(false, Ordering::SeqCst);
     loop {
         let idle = leases.idle(|inode| parts.files.find(inode).is_some());
-        if idle.is_empty() || !give_back_idle(parts, machines, idle).await {
+        if idle.is_empty() {
             break;
+        }
+        if !give_back_idle(parts, machines, idle).await {
+            return;
         }
     }
     leases.forget_unused();
+    // A change or a save of a file that nobody has open is under way, and nobody closes that file behind it.
+    let open = parts.files.with_handles();
+    if leases.all().iter().any(|inode| !open.contains(inode)) {
+        return_idle(parts);
+    }
 }
 
 /// Returns whether the leases are given back.

@@ -776,3 +776,52 @@ async fn who_comes_takes_the_leases_of_dead_machines_away() {
     let next = ground.strict_machine().await;
     assert_eq!(keys(&next, b"w").await, 0);
 }
+
+/// Nobody closes it later: what takes long is looked after by whoever took the lease.
+#[tokio::test]
+async fn a_lease_of_a_file_that_was_cut_slowly_by_its_name_is_given_back() {
+    let ground = Ground::in_memory().await;
+    let machine = ground.strict_machine().await;
+    machine.place.store(ROOT, "file", b"content").await.unwrap();
+    let none = async || keys(&machine, b"w").await == 0;
+    let inode = machine.place.find(ROOT, "file").await.unwrap().inode;
+    // The lease takes long, or the cut does.
+    for (operations, size) in [(0, 5), (1, 3)] {
+        machine.place.until(none).await;
+        machine.session.allow(operations);
+        let cut = tokio::spawn({
+            let machine = machine.clone();
+            let changes = AttributeChanges {
+                size: Some(size),
+                ..AttributeChanges::default()
+            };
+            async move { machine.place.change(inode, changes).await }
+        });
+        clock::sleep(Duration::from_millis(500)).await;
+        machine.session.allow(u64::MAX);
+        assert_eq!(cut.await.unwrap().unwrap().size, size);
+    }
+    machine.place.until(none).await;
+}
+
+/// Its process was killed in the close, and the save went on.
+#[tokio::test]
+async fn a_lease_of_a_file_that_was_saved_slowly_behind_its_close_is_given_back() {
+    let ground = Ground::in_memory().await;
+    let machine = ground.strict_machine().await;
+    let inode = machine.place.make(ROOT, "file", file(0o644)).await;
+    let opened = machine.place.open(inode.unwrap(), OpenOptions::WRITE).await;
+    let handle = opened.unwrap();
+    write(&machine, handle, 0, b"written").await;
+    machine.session.answer(false);
+    {
+        let flushed = machine.place.volume.flush(handle);
+        let flushed = clock::deadline(Duration::from_millis(100), flushed).await;
+        assert!(flushed.is_err(), "it saves");
+    }
+    machine.place.volume.release(handle).await;
+    clock::sleep(Duration::from_millis(500)).await;
+    machine.session.answer(true);
+    let none = async || keys(&machine, b"w").await == 0;
+    machine.place.until(none).await;
+}

@@ -10,8 +10,8 @@ use penstock_base::random;
 use penstock_fileset::engine::{Engine, PostgresEngine, Transaction, transact};
 use tokio::time::timeout;
 
-use crate::database::{Server, place, settings_of};
-use crate::keys::Outcome;
+use crate::database::{Server, place, schema, settings_of};
+use crate::keys::{Outcome, put};
 
 /// An operation may look at more than fits in memory, or fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -103,4 +103,56 @@ async fn an_operation_that_others_meet_again_and_again_ends() {
     changers.iter().for_each(tokio::task::JoinHandle::abort);
     println!("{done:?} after {} runs", runs.load(Ordering::SeqCst));
     assert!(done.is_ok(), "it neither ended nor failed");
+}
+
+/// Plans are kept for as long as a connection lives, and the first ones are made when there is next to nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_that_counts_does_not_walk_over_all_keys_once_there_are_many() {
+    const MANY: u64 = 20_000;
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let (here, there) = (place(), place());
+    let identity = random::number();
+    let settings = settings_of(&server, &here, identity);
+    let first = PostgresEngine::create(&settings).await.unwrap();
+    let other = settings_of(&server, &there, identity);
+    let second = PostgresEngine::open(&other).await.unwrap();
+    let schema = schema(&settings);
+    // What is kept must not depend on when the server looks by itself.
+    server.sql(&format!(
+        "ALTER TABLE {schema}.kv SET (autovacuum_enabled = off)"
+    ));
+    for number in 0..60_u64 {
+        put(&first, &format!("few {number}"), "value").await;
+    }
+    server.sql(&format!("ANALYZE {schema}.kv"));
+    let count = |transaction: &mut dyn Transaction| -> Outcome<()> { transaction.add(b"count", 1) };
+    transact(&first, count).await.unwrap();
+    server.sql(&format!(
+        "INSERT INTO {schema}.kv (key, value) SELECT '\\x6d'::bytea || int8send(i), '\\x00'::bytea \
+           FROM generate_series(1, {MANY}) AS i"
+    ));
+    let read = || {
+        let read = server.sql(&format!(
+            "SELECT idx_tup_read FROM pg_stat_user_indexes \
+               WHERE schemaname = '{schema}' AND relname = 'kv'"
+        ));
+        read.parse::<u64>().unwrap()
+    };
+    // The server notes what a connection did a second later.
+    let note = async || {
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        transact(&first, count).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        read()
+    };
+    let before = note().await;
+    for _ in 0..10 {
+        transact(&first, count).await.unwrap();
+    }
+    let walked = note().await - before;
+    assert!(walked < MANY, "{walked} keys in a dozen groups");
+    first.close().await.unwrap();
+    second.close().await.unwrap();
 }

@@ -106,7 +106,8 @@ impl Statements {
     /// Takes the session, the number of its batch, what was seen by it; the keys and the ranges that it builds on; the
     /// keys that go, those that come with their values, and counters with their floors and what is added to them; whether
     /// others are to be told, and what was taken in; the token of the session, the tip of what was seen, and the tip that
-    /// comes. The first row says what became of it ([`Said`](super::session)) and
+    /// comes. Each look at `kv` names its keys: a plan of when it was small would else join all of it for as long as that is kept.
+    /// The first row says what became of it ([`Said`](super::session)) and
     /// its number among all changes; the others are counters and where they stand.
     pub(super) fn change(&self) -> String {
         let schema = &self.schema;
@@ -147,12 +148,13 @@ impl Statements {
              moved AS (UPDATE {schema}.kv AS kv SET value = NULL, \
                number = GREATEST(counts.floor, LEAST({MOST}, GREATEST(-{MOST}, \
                  COALESCE(kv.number, {COUNTER}, 0)::numeric + counts.plus))::bigint) \
-               FROM counts WHERE kv.key = counts.key AND EXISTS (SELECT 1 FROM go) \
+               FROM counts WHERE kv.key = counts.key AND kv.key = ANY($10::bytea[]) AND EXISTS (SELECT 1 FROM go) \
                RETURNING kv.key, kv.number), \
              begun AS (INSERT INTO {schema}.kv (key, number) \
                SELECT counts.key, GREATEST(counts.floor, counts.plus) FROM counts \
                WHERE EXISTS (SELECT 1 FROM go) \
-               AND NOT EXISTS (SELECT 1 FROM {schema}.kv AS kv WHERE kv.key = counts.key) \
+               AND NOT EXISTS (SELECT 1 FROM {schema}.kv AS kv \
+                 WHERE kv.key = counts.key AND kv.key = ANY($10::bytea[])) \
                RETURNING key, number) \
              SELECT NULL::bytea AS key, said::bigint AS number, \
                COALESCE((SELECT sequence FROM next), (SELECT at FROM mine)) AS at FROM verdict \
