@@ -88,7 +88,7 @@ pub(crate) fn keep(
                     socket: theirs,
                     inherited,
                 };
-                return serve(line, announcer.unwrap_or(Announcer::Foreground));
+                return serve(line, announcer.unwrap_or(Announcer::Foreground(None)));
             }
             Forked::Parent(child) => child,
         };

@@ -13,6 +13,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use penstock_base::DirectoryLock;
+use penstock_devserver::{Fault, FaultRule};
 use support::{Background, Ended, Foreground, Scratch, is_mounted, run, succeed, wait_until};
 
 const SOURCE: &str = "fileset://home";
@@ -488,6 +490,39 @@ fn mounts_that_start_at_once_share_one() {
         bed.part(place);
     }
     bed.end(last);
+}
+
+/// Another command was let in before this one could be asked, and one of the two was refused with "in use by process".
+#[test]
+fn a_mount_in_the_foreground_keeps_its_turn_until_it_is_there() {
+    let Some(bed) = Bed::new() else { return };
+    let server = support::strict_server();
+    let penstock = |arguments: &[&str]| support::penstock(&bed.scratch, &server, arguments);
+    let bucket = format!("s3://{}", support::BUCKET);
+    let kept = ["--durability", "store", "--store", &bucket];
+    succeed(penstock(&["fileset", "create", "slow"]).args(kept));
+    let hang = Fault::Hang { duration_ms: 2000 };
+    server.faults().add(FaultRule::new(hang).next(1));
+    let mounting = |place: &Path, options: &[&str]| {
+        let mut command = penstock(&["mount", "fileset://slow"]);
+        command.arg(place).args(options).stderr(Stdio::piped());
+        command
+    };
+    let mut first = Foreground(mounting(&bed.one, &["-f"]).spawn().expect("just built"));
+    wait_until("it starts", || {
+        succeed(&mut bed.penstock(&["stats"])).contains("starting")
+    });
+    let turn = bed.scratch.path("filesets").join("slow");
+    assert_eq!(DirectoryLock::holder(&turn), Some(first.0.id()));
+
+    let in_front = run(&mut mounting(&bed.two, &["-f"]));
+    assert!(in_front.err.contains("leave -f out"), "{in_front:#?}");
+    assert_eq!(DirectoryLock::holder(&turn), None);
+    let behind = run(&mut mounting(&bed.two, &[]));
+    assert!(behind.err.contains("shares the mount on"), "{behind:#?}");
+    bed.part(&bed.one);
+    assert_eq!(bed.umount(&bed.two).code, Some(0));
+    assert_eq!(first.end().0, Some(0));
 }
 
 #[test]

@@ -176,7 +176,7 @@ fn announce(line: Option<String>) -> Outcome {
     line.map_or(Ok(()), |line| output::print_line(&line))
 }
 
-/// Starts a process that serves, or does so in this one. The turn ends when it can be asked.
+/// Starts a process that serves, or does so in this one. The turn ends when the mount is usable, or has failed.
 fn begin(
     volume: VolumeSpec,
     place: SocketDirectory,
@@ -193,8 +193,7 @@ fn begin(
         guardian: None,
     };
     if foreground {
-        drop(turn);
-        return serve_here(plan, Announcer::Foreground);
+        return serve_here(plan, Announcer::Foreground(turn));
     }
     let patience = patience(&plan);
     match daemon::detach()? {

@@ -148,5 +148,5 @@ fn serve(serving: Serving, environment: &Environment) -> Outcome {
         guardian: None,
     };
     start_logging(&plan);
-    daemon::run(&plan, Announcer::Foreground)
+    daemon::run(&plan, Announcer::Foreground(None))
 }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use penstock_base::clock;
+use penstock_base::{DirectoryLock, clock};
 use rustix::process::{Pid, Signal, kill_process, setsid};
 
 use crate::{
@@ -49,8 +49,9 @@ pub(crate) struct Waiting {
 /// Tells whoever started the mount how that went.
 #[derive(Debug)]
 pub(crate) enum Announcer {
-    /// There is nobody to tell: the user sees this very process.
-    Foreground,
+    /// There is nobody to tell: the user sees this very process. The turn to begin a mount, if it has one, ends when a
+    /// parent would be told.
+    Foreground(Option<DirectoryLock>),
     /// A parent waits.
     Background(PipeWriter),
 }
@@ -118,8 +119,12 @@ impl Announcer {
 
     /// The mount is usable. Fails when nobody wants it any more.
     pub(crate) fn ready(self) -> Outcome {
-        let Self::Background(mut pipe) = self else {
-            return Ok(());
+        let mut pipe = match self {
+            Self::Background(pipe) => pipe,
+            Self::Foreground(turn) => {
+                drop(turn);
+                return Ok(());
+            }
         };
         let left_alone = |error: io::Error| {
             Failure::new(
