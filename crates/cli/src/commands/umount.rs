@@ -26,7 +26,9 @@ use crate::{
     failure::{Exit, Failure, Outcome},
     half_dead, mount_table,
     options::duration,
-    output, places, sharing, text_table,
+    output, places,
+    sharing::{self, Places},
+    text_table,
 };
 
 /// How long the process of a mount that is gone may take to end. Everything is saved by then.
@@ -106,6 +108,7 @@ fn unmount_within(
     let wait = Wait {
         place: &place,
         mountpoint: &mountpoint,
+        places: Places::of(&mountpoint),
         lazy,
         timeout,
         begun: clock::now(),
@@ -194,6 +197,8 @@ pub(super) fn resolve(path: &Path) -> Outcome<PathBuf> {
 struct Wait<'a> {
     place: &'a SocketDirectory,
     mountpoint: &'a Path,
+    /// Those of its mount, where it may have others.
+    places: Option<Places>,
     lazy: bool,
     timeout: Duration,
     begun: Instant,
@@ -288,6 +293,19 @@ impl Wait<'_> {
 
     fn late(&self) -> Failure {
         let limit = duration::display(self.timeout);
+        let left = self.places.as_ref().map(Places::list).unwrap_or_default();
+        if !left.is_empty() && !left.iter().any(|place| place == self.mountpoint) {
+            let (place, others) = (self.mountpoint.display(), sharing::listed(&left));
+            return Failure::new(
+                format!(
+                    "`{place}` is unmounted, and what was written was not durable within {limit}"
+                ),
+                format!(
+                    "its mount goes on at {others} and saves it; watch it with `penstock stats`"
+                ),
+            )
+            .with_exit(Exit::Unsaved);
+        }
         Failure::new(
             format!("not everything was saved within {limit}"),
             "the mount goes on saving and then ends; watch it with `penstock stats`",
