@@ -225,7 +225,7 @@ fn check_no_volume(place: &Path, environment: &Environment) -> Outcome {
     let Ok(place) = umount::resolve(place) else {
         return Ok(());
     };
-    match block::volume_at(&place, environment) {
+    match block::volume_at(&place, environment)? {
         None => Ok(()),
         Some(volume) => Err(explain::mount_error(&MountError::Busy {
             place,

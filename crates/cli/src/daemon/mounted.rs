@@ -23,6 +23,7 @@ use crate::{
     },
     doors::Door,
     explain,
+    failure::Failure,
     logging::{self, LogFile},
     output,
     prometheus::Exporter,
@@ -189,10 +190,11 @@ impl Core {
         if let Err(error) = self.take_out_of_sight(place, waiters).await {
             return answer(Obeyed::Refused(refusal(&error)));
         }
-        let left = self.places().map(Places::list);
+        let left = self.places().map(Places::list).transpose();
         match left {
-            Some(left) if place.is_some() && !left.is_empty() => answer(Obeyed::Parted(left)),
-            _ => self.keep_telling(waiters, Sight::Out).await,
+            Ok(Some(left)) if place.is_some() && !left.is_empty() => answer(Obeyed::Parted(left)),
+            Ok(_) => self.keep_telling(waiters, Sight::Out).await,
+            Err(error) => answer(Obeyed::Refused(refused(error.into()))),
         }
     }
 
@@ -371,7 +373,10 @@ fn change_log_level() {
 }
 
 fn refusal(error: &UnmountError) -> Reply {
-    let failure = explain::unmount_error(error);
+    refused(explain::unmount_error(error))
+}
+
+fn refused(failure: Failure) -> Reply {
     Reply::Refused(Refusal {
         cause: failure.cause().to_owned(),
         remedy: failure.remedy().to_owned(),
