@@ -3,9 +3,19 @@
 
 use std::{
     ffi::OsString,
+    fs, io,
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
 };
+
+/// Where the kernel shows it.
+const TABLE: &str = "/proc/self/mountinfo";
+
+/// The table as it is now. Fails where that is not known, which is not the same as nothing.
+pub fn read() -> io::Result<Vec<u8>> {
+    fs::read(TABLE)
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot read {TABLE}: {error}")))
+}
 
 /// One mounted file system.
 #[derive(Debug, Clone, PartialEq, Eq)]

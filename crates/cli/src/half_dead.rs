@@ -19,7 +19,7 @@ const END_MAX: Duration = Duration::from_secs(10);
 
 /// Makes the mount on `mountpoint` an ordinary dead one if its process has died and it does not answer.
 pub(crate) fn release(place: &SocketDirectory, mountpoint: &Path) -> Outcome {
-    let sockets = sharing::names(mountpoint).into_iter();
+    let sockets = sharing::names(mountpoint)?.into_iter();
     let mut dead = sockets.filter_map(|name| client::dead_listener(&place.socket_of(&name)));
     let Some(process) = dead.next() else {
         return Ok(());

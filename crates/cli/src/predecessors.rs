@@ -128,7 +128,10 @@ pub(crate) fn refusal(mountpoint: &Path, error: &ClaimError) -> Option<Failure> 
             "`penstock stats` shows when it is there",
         ));
     }
-    let entry = mount_table::find(mountpoint)?;
+    let entry = match mount_table::find(mountpoint) {
+        Ok(entry) => entry?,
+        Err(error) => return Some(error.into()),
+    };
     Some(Failure::new(
         format!(
             "mount point `{place}` is busy: `{}` is mounted there",

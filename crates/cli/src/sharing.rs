@@ -27,7 +27,8 @@ use tracing::warn;
 
 use crate::{
     control::{Phase, SocketDirectory, Status, client},
-    filesets, mount_table,
+    filesets,
+    mount_table::{self, Unreadable},
     options::{self, Values},
 };
 
@@ -50,12 +51,12 @@ pub(crate) struct Places {
 
 impl Places {
     /// Those of the mount on `mountpoint`, if it is one of a fileset.
-    pub(crate) fn of(mountpoint: &Path) -> Option<Self> {
-        let entry = mount_table::find(mountpoint).filter(is_of_fileset)?;
-        Some(Self {
+    pub(crate) fn of(mountpoint: &Path) -> Result<Option<Self>, Unreadable> {
+        let entry = mount_table::find(mountpoint)?.filter(is_of_fileset);
+        Ok(entry.map(|entry| Self {
             device: entry.device,
             source: entry.source,
-        })
+        }))
     }
 
     /// The number of the files' device.
@@ -64,9 +65,8 @@ impl Places {
     }
 
     /// The mount points that there are now, also such as others are mounted on.
-    pub(crate) fn list(&self) -> Vec<PathBuf> {
-        let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
-        self.listed(&table)
+    pub(crate) fn list(&self) -> Result<Vec<PathBuf>, Unreadable> {
+        Ok(self.listed(&mount_table::read()?))
     }
 
     fn listed(&self, table: &[u8]) -> Vec<PathBuf> {
@@ -91,10 +91,12 @@ impl Places {
         place: PathBuf,
         mode: UnmountMode,
     ) -> Result<(), UnmountError> {
-        if !self.list().contains(&place) {
+        let untold = |error: Unreadable| UnmountError::Failed(place.clone(), error.to_string());
+        if !self.list().map_err(untold)?.contains(&place) {
             return Ok(());
         }
-        if !mount_table::find(&place).is_some_and(|entry| self.has(&entry)) {
+        let uppermost = mount_table::find(&place).map_err(untold)?;
+        if !uppermost.is_some_and(|entry| self.has(&entry)) {
             return Err(UnmountError::Busy(place));
         }
         let unmounting = place.clone();
@@ -105,7 +107,10 @@ impl Places {
     /// Takes all of them out of the file tree, deeper ones first. One that stays keeps none of the others.
     pub(crate) async fn unmount_all(&self, mode: UnmountMode) -> Result<(), UnmountError> {
         let mut outcome = Ok(());
-        for place in self.list().into_iter().rev() {
+        let all = self.list().map_err(|error| {
+            UnmountError::Failed(PathBuf::from(&self.source), error.to_string())
+        })?;
+        for place in all.into_iter().rev() {
             let unmounted = self.unmount(place, mode).await;
             outcome = outcome.and(unmounted);
         }
@@ -114,7 +119,10 @@ impl Places {
 
     /// Takes those away that a connection which was cut has left dead.
     pub(crate) async fn clear(&self) {
-        let left = self.list();
+        let left = match self.list() {
+            Ok(left) => left,
+            Err(error) => return warn!(%error, "dead mounts may stay behind"),
+        };
         let cleared = spawn_blocking(move || {
             for place in left {
                 if let Err(error) = penstock_fuse::remove_dead_mounts(&place) {
@@ -147,15 +155,27 @@ pub(crate) fn named(mountpoint: &Path) -> Option<PathBuf> {
 
 /// The socket of the process that serves the mount on `mountpoint`, or served the last one there. None where that has
 /// left it, and serves another mount point.
-pub(crate) fn socket_of(sockets: &SocketDirectory, mountpoint: &Path) -> Option<PathBuf> {
+pub(crate) fn socket_of(
+    sockets: &SocketDirectory,
+    mountpoint: &Path,
+) -> Result<Option<PathBuf>, Unreadable> {
+    let entry = mount_table::find(mountpoint)?;
+    Ok(socket_for(sockets, mountpoint, entry.as_ref()))
+}
+
+/// The same where this is mounted there.
+fn socket_for(
+    sockets: &SocketDirectory,
+    mountpoint: &Path,
+    entry: Option<&MountEntry>,
+) -> Option<PathBuf> {
     let own = sockets.socket_of(mountpoint);
-    let entry = mount_table::find(mountpoint);
-    let is_shared = entry.as_ref().is_some_and(is_of_fileset);
+    let is_shared = entry.is_some_and(is_of_fileset);
     if entry.is_some() && !is_shared {
         let left = client::status(&own).is_ok_and(|status| has_left(&status, mountpoint));
         return (!left).then_some(own);
     }
-    let serves = |status: &Status| match entry.as_ref().filter(|_| is_shared) {
+    let serves = |status: &Status| match entry.filter(|_| is_shared) {
         Some(entry) => is_of(status, entry),
         None => is_at(status, mountpoint),
     };
@@ -177,11 +197,15 @@ pub(crate) fn socket_of(sockets: &SocketDirectory, mountpoint: &Path) -> Option<
 }
 
 /// Every socket of `mountpoint`, that of [`socket_of`] first.
-pub(crate) fn sockets_at(sockets: &SocketDirectory, mountpoint: &Path) -> Vec<PathBuf> {
-    let present = socket_of(sockets, mountpoint).unwrap_or_else(|| sockets.socket_of(mountpoint));
+pub(crate) fn sockets_at(
+    sockets: &SocketDirectory,
+    mountpoint: &Path,
+) -> Result<Vec<PathBuf>, Unreadable> {
+    let present = socket_of(sockets, mountpoint)?;
+    let present = present.unwrap_or_else(|| sockets.socket_of(mountpoint));
     let earlier = sockets.earlier(mountpoint).into_iter();
     let earlier = earlier.map(|earlier| earlier.path);
-    std::iter::once(present).chain(earlier).collect()
+    Ok(std::iter::once(present).chain(earlier).collect())
 }
 
 /// Whether the process serves a mount that is elsewhere by now, and keeps a socket of this name.
@@ -212,11 +236,13 @@ pub(crate) fn places(status: &Status) -> impl Iterator<Item = &Path> {
 }
 
 /// The mount points by which the socket of the mount on `mountpoint` may be called, itself first. Asks nobody.
-pub(crate) fn names(mountpoint: &Path) -> Vec<PathBuf> {
+pub(crate) fn names(mountpoint: &Path) -> Result<Vec<PathBuf>, Unreadable> {
     let mut names = vec![mountpoint.to_owned()];
-    let others = Places::of(mountpoint).map(|places| places.list());
-    names.extend(others.into_iter().flatten().filter(|at| at != mountpoint));
-    names
+    if let Some(places) = Places::of(mountpoint)? {
+        let others = places.list()?.into_iter();
+        names.extend(others.filter(|at| at != mountpoint));
+    }
+    Ok(names)
 }
 
 /// The mount points of a mount, for people.

@@ -300,6 +300,36 @@ fn the_log_file_is_opened_again_on_hangup() {
     assert_eq!(mounted.end().0, Some(0));
 }
 
+/// It was taken for an empty one: "nothing is mounted".
+#[test]
+fn where_the_mount_table_cannot_be_read_nothing_is_said_of_what_is_mounted() {
+    if run(Command::new("unshare").args(["-m", "true"])).code != Some(0) {
+        return penstock_skips::skipped("only root may hide /proc");
+    }
+    let (scratch, server) = (Scratch::new(), strict_server());
+    let mountpoint = mount(&scratch, &server, &[]);
+    let elsewhere = scratch.folder("elsewhere");
+    for command in ["umount", "stats", "unsaved"] {
+        for place in [&mountpoint, &elsewhere] {
+            let program = scratch.penstock();
+            let mut blind = Command::new("unshare");
+            let script = "mount -t tmpfs none /proc && exec \"$@\"";
+            blind
+                .args(["-m", "sh", "-c", script, "sh"])
+                .arg(program.get_program())
+                .args([command.as_ref(), place.as_os_str()])
+                .env("XDG_RUNTIME_DIR", scratch.path("run"));
+            let ended = run(&mut blind);
+            assert_eq!(ended.code, Some(1), "{ended:#?}");
+            let told = ended.err.contains("what is mounted is not known");
+            assert!(told && ended.err.contains("mountinfo"), "{}", ended.err);
+        }
+    }
+    assert!(support::is_mounted(&mountpoint));
+    let ended = umount(&scratch, &mountpoint);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+}
+
 #[test]
 fn mounting_on_a_dead_mount_removes_it_with_a_warning() {
     let (scratch, server) = (Scratch::new(), strict_server());

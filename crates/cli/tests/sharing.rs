@@ -14,6 +14,8 @@ use std::{
     time::Duration,
 };
 
+use penstock_base::DirectoryLock;
+use penstock_devserver::{Fault, FaultRule, Operation};
 use support::{Background, Ended, Foreground, Scratch, is_mounted, run, succeed, wait_until};
 
 const SOURCE: &str = "fileset://home";
@@ -557,6 +559,67 @@ fn a_mount_that_starts_at_once_with_one_in_the_foreground_is_not_refused() {
         }
         bed.end(&bed.two);
     }
+}
+
+/// It waited a minute at most, in silence, and what it said then was about a mount that ends.
+#[test]
+fn who_takes_a_mount_point_away_waits_for_the_store_as_long_as_was_asked() {
+    let Some(bed) = Bed::new() else { return };
+    let server = support::strict_server();
+    let penstock = |arguments: &[&str]| support::penstock(&bed.scratch, &server, arguments);
+    let bucket = format!("s3://{}", support::BUCKET);
+    let kept = ["--durability", "store", "--store", &bucket];
+    succeed(penstock(&["fileset", "create", "slow"]).args(kept));
+    for place in [&bed.one, &bed.two] {
+        succeed(penstock(&["mount", "fileset://slow"]).arg(place));
+    }
+    let mut file = File::create(bed.one.join("file")).expect("writable");
+    file.write_all(&[7; 1 << 20]).expect("room");
+    let saves = [Operation::PutObject, Operation::UploadPart];
+    let hang = Fault::Hang { duration_ms: 4500 };
+    server.faults().add(FaultRule::new(hang).on(&saves));
+    let timeout = ["--timeout=1s"];
+    let ended = run(penstock(&["umount"]).args(timeout).arg(&bed.two));
+    assert_eq!(ended.code, Some(3), "{ended:#?}");
+    assert!(ended.took < Duration::from_secs(4), "{ended:#?}");
+    let told = ended.err.contains("not durable within 1s") && ended.err.contains("goes on at");
+    assert!(told && !is_mounted(&bed.two), "{}", ended.err);
+    server.faults().clear();
+    drop(file);
+    assert_eq!(bed.umount(&bed.one).code, Some(0));
+}
+
+/// Another command was let in before this one could be asked, and one of the two was refused with "in use by process".
+#[test]
+fn a_mount_in_the_foreground_keeps_its_turn_until_it_is_there() {
+    let Some(bed) = Bed::new() else { return };
+    let server = support::strict_server();
+    let penstock = |arguments: &[&str]| support::penstock(&bed.scratch, &server, arguments);
+    let bucket = format!("s3://{}", support::BUCKET);
+    let kept = ["--durability", "store", "--store", &bucket];
+    succeed(penstock(&["fileset", "create", "slow"]).args(kept));
+    let hang = Fault::Hang { duration_ms: 2000 };
+    server.faults().add(FaultRule::new(hang).next(1));
+    let mounting = |place: &Path, options: &[&str]| {
+        let mut command = penstock(&["mount", "fileset://slow"]);
+        command.arg(place).args(options).stderr(Stdio::piped());
+        command
+    };
+    let mut first = Foreground(mounting(&bed.one, &["-f"]).spawn().expect("just built"));
+    wait_until("it starts", || {
+        succeed(&mut bed.penstock(&["stats"])).contains("starting")
+    });
+    let turn = bed.scratch.path("filesets").join("slow");
+    assert_eq!(DirectoryLock::holder(&turn), Some(first.0.id()));
+
+    let in_front = run(&mut mounting(&bed.two, &["-f"]));
+    assert!(in_front.err.contains("leave -f out"), "{in_front:#?}");
+    assert_eq!(DirectoryLock::holder(&turn), None);
+    let behind = run(&mut mounting(&bed.two, &[]));
+    assert!(behind.err.contains("shares the mount on"), "{behind:#?}");
+    bed.part(&bed.one);
+    assert_eq!(bed.umount(&bed.two).code, Some(0));
+    assert_eq!(first.end().0, Some(0));
 }
 
 #[test]

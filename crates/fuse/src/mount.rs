@@ -13,6 +13,7 @@ mod helper;
 mod table;
 
 use std::{
+    io,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -41,11 +42,17 @@ pub fn check_mount_point(place: &Path, nonempty: bool) -> Result<PathBuf, MountE
 /// Mounts of others are left alone, dead or not.
 pub fn remove_dead_mounts(place: &Path) -> Result<usize, UnmountError> {
     let mut removed = 0;
-    while removed < DEAD_MOUNTS_MAX && check::is_dead_and_ours(place) {
+    let is_dead = || check::is_dead_and_ours(place).map_err(|error| untold(place, &error));
+    while removed < DEAD_MOUNTS_MAX && is_dead()? {
         unmount(place, UnmountMode::Lazy)?;
         removed += 1;
     }
     Ok(removed)
+}
+
+/// What is mounted at `place` is not known.
+fn untold(place: &Path, error: &io::Error) -> UnmountError {
+    UnmountError::Failed(place.to_path_buf(), error.to_string())
 }
 
 /// Takes whatever is mounted at `place`, an absolute path, out of the file tree, as root or with
@@ -112,7 +119,9 @@ impl Mount {
             Means::Direct => direct::mount(&place, root_mode, settings)?,
             Means::Helper => helper::mount(&place, settings)?,
         };
-        let entry = table::entry_at(&place).ok_or_else(|| MountError::Vanished(place.clone()))?;
+        let entry = table::entry_at(&place);
+        let entry = entry.map_err(|error| MountError::Unusable(place.clone(), error))?;
+        let entry = entry.ok_or_else(|| MountError::Vanished(place.clone()))?;
         let abort = ConnectionAbort::open(&entry.device)
             .inspect_err(|error| debug!(%error, "the connection can be cut by an unmount only"));
         let mount = Self {
@@ -157,9 +166,12 @@ impl Mount {
     }
 
     /// Whether the mount is still in the tree.
-    pub(crate) fn is_mounted(&self) -> bool {
-        !self.left.load(Ordering::Relaxed)
-            && table::entry_at(&self.place).is_some_and(|entry| entry.device == self.device)
+    fn is_mounted(&self) -> io::Result<bool> {
+        if self.left.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let entry = table::entry_at(&self.place)?;
+        Ok(entry.is_some_and(|entry| entry.device == self.device))
     }
 
     /// The mount is gone: never touch its place again.
@@ -182,7 +194,8 @@ impl Mount {
 
     /// Takes the mount out of the tree. Success when it is not there any more.
     pub(crate) fn unmount(&self, mode: UnmountMode) -> Result<(), UnmountError> {
-        if !self.is_mounted() {
+        let is_mounted = self.is_mounted();
+        if !is_mounted.map_err(|error| untold(&self.place, &error))? {
             return Ok(());
         }
         self.means.unmount(&self.place, mode)

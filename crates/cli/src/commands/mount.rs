@@ -176,7 +176,7 @@ fn announce(line: Option<String>) -> Outcome {
     line.map_or(Ok(()), |line| output::print_line(&line))
 }
 
-/// Starts a process that serves, or does so in this one. The turn ends when it can be asked.
+/// Starts a process that serves, or does so in this one. The turn ends when the mount is usable, or has failed.
 fn begin(
     volume: VolumeSpec,
     place: SocketDirectory,
@@ -225,7 +225,7 @@ fn check_no_volume(place: &Path, environment: &Environment) -> Outcome {
     let Ok(place) = umount::resolve(place) else {
         return Ok(());
     };
-    match block::volume_at(&place, environment) {
+    match block::volume_at(&place, environment)? {
         None => Ok(()),
         Some(volume) => Err(explain::mount_error(&MountError::Busy {
             place,

@@ -53,7 +53,7 @@ pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
         return list(&mounts.collect::<Vec<_>>(), as_json);
     };
     let mountpoint = umount::resolve(path)?;
-    let sockets = sharing::sockets_at(&place, &mountpoint);
+    let sockets = sharing::sockets_at(&place, &mountpoint)?;
     let answering: Vec<_> = sockets
         .iter()
         .filter_map(|socket| Some((socket, client::status(socket).ok()?)))

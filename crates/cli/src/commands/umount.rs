@@ -26,7 +26,9 @@ use crate::{
     failure::{Exit, Failure, Outcome},
     half_dead, mount_table,
     options::duration,
-    output, places, sharing, text_table,
+    output, places,
+    sharing::{self, Places},
+    text_table,
 };
 
 /// How long the process of a mount that is gone may take to end. Everything is saved by then.
@@ -106,22 +108,23 @@ fn unmount_within(
     let wait = Wait {
         place: &place,
         mountpoint: &mountpoint,
+        places: Places::of(&mountpoint)?,
         lazy,
         timeout,
         begun: clock::now(),
     };
-    let mounted = || mount_table::find(&mountpoint).map(|entry| entry.id);
-    let before = mounted();
-    let socket = sharing::socket_of(&place, &mountpoint).ok_or(io::ErrorKind::NotFound.into());
+    let mounted = || Ok::<_, Failure>(mount_table::find(&mountpoint)?.map(|entry| entry.id));
+    let before = mounted()?;
+    let socket = sharing::socket_of(&place, &mountpoint)?.ok_or(io::ErrorKind::NotFound.into());
     let outcome = match socket.and_then(|at| Connection::open(&at, &order(lazy, &mountpoint))) {
         Ok(connection) => wait.follow(connection).and_then(|()| {
             // A process may have been asked that was there once.
-            match before.is_some() && mounted() == before {
+            match before.is_some() && mounted()? == before {
                 true => Err(wait.untouched()),
                 false => Ok(()),
             }
         }),
-        Err(_) if !earlier.is_empty() && mount_table::find(&mountpoint).is_none() => Ok(()),
+        Err(_) if !earlier.is_empty() && mounted()?.is_none() => Ok(()),
         Err(_) if remove_dead_stream(&mountpoint, environment)? => Ok(()),
         Err(_) => unasked::unmount(&place, &mountpoint, lazy, environment),
     };
@@ -183,7 +186,7 @@ pub(super) fn resolve(path: &Path) -> Outcome<PathBuf> {
         return Ok(absolute);
     };
     let place = std::fs::canonicalize(parent).map_err(missing)?.join(name);
-    if mount_table::find(&place).is_some() {
+    if mount_table::find(&place)?.is_some() {
         return Ok(place);
     }
     // Perhaps a symbolic link to a mount point.
@@ -194,6 +197,8 @@ pub(super) fn resolve(path: &Path) -> Outcome<PathBuf> {
 struct Wait<'a> {
     place: &'a SocketDirectory,
     mountpoint: &'a Path,
+    /// Those of its mount, where it may have others.
+    places: Option<Places>,
     lazy: bool,
     timeout: Duration,
     begun: Instant,
@@ -266,8 +271,8 @@ impl Wait<'_> {
             false => unasked::is_saved_by_the_next_mount(&staging),
         };
         let again = match mount_table::find(self.mountpoint) {
-            Some(_) => "; run the command again to remove the dead mount",
-            None => "",
+            Ok(None) => "",
+            Ok(Some(_)) | Err(_) => "; run the command again to remove the dead mount",
         };
         let place = self.mountpoint.display();
         Failure::new(
@@ -288,6 +293,20 @@ impl Wait<'_> {
 
     fn late(&self) -> Failure {
         let limit = duration::display(self.timeout);
+        let left = self.places.as_ref().and_then(|places| places.list().ok());
+        let left = left.unwrap_or_default();
+        if !left.is_empty() && !left.iter().any(|place| place == self.mountpoint) {
+            let (place, others) = (self.mountpoint.display(), sharing::listed(&left));
+            return Failure::new(
+                format!(
+                    "`{place}` is unmounted, and what was written was not durable within {limit}"
+                ),
+                format!(
+                    "its mount goes on at {others} and saves it; watch it with `penstock stats`"
+                ),
+            )
+            .with_exit(Exit::Unsaved);
+        }
         Failure::new(
             format!("not everything was saved within {limit}"),
             "the mount goes on saving and then ends; watch it with `penstock stats`",

@@ -36,7 +36,7 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let path = matches.get_one::<PathBuf>("mountpoint").expect("required");
     let mountpoint = umount::resolve(path)?;
-    let sockets = sharing::sockets_at(&places::sockets(environment), &mountpoint);
+    let sockets = sharing::sockets_at(&places::sockets(environment), &mountpoint)?;
     let mut answers = sockets
         .iter()
         .filter_map(|socket| client::unsaved(socket).ok());

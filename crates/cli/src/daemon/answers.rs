@@ -62,7 +62,9 @@ impl Answers {
     /// What another mount point needs to know, if there can be one.
     fn sharing(&self) -> Option<Sharing> {
         let places = self.stage.places()?;
-        let mut all = places.list();
+        let mut all = places
+            .list()
+            .unwrap_or_else(|_| vec![self.stage.mountpoint()]);
         // JSON has no room for other names; who would have such a mount point is refused.
         all.retain(|place| place.to_str().is_some());
         Some(Sharing {

@@ -23,6 +23,7 @@ use crate::{
     },
     doors::Door,
     explain,
+    failure::Failure,
     logging::{self, LogFile},
     output,
     prometheus::Exporter,
@@ -189,10 +190,11 @@ impl Core {
         if let Err(error) = self.take_out_of_sight(place, waiters).await {
             return answer(Obeyed::Refused(refusal(&error)));
         }
-        let left = self.places().map(Places::list);
+        let left = self.places().map(Places::list).transpose();
         match left {
-            Some(left) if place.is_some() && !left.is_empty() => answer(Obeyed::Parted(left)),
-            _ => self.keep_telling(waiters, Sight::Out).await,
+            Ok(Some(left)) if place.is_some() && !left.is_empty() => answer(Obeyed::Parted(left)),
+            Ok(_) => self.keep_telling(waiters, Sight::Out).await,
+            Err(error) => answer(Obeyed::Refused(refused(error.into()))),
         }
     }
 
@@ -202,14 +204,7 @@ impl Core {
             Obeyed::Refused(reply) => orders.answer(&reply),
             Obeyed::Parted(places) => {
                 info!(left = ?places, "a mount point is gone, the mount goes on at others");
-                let volumes = self.volumes.clone();
-                tokio::spawn(async move {
-                    let failure = volumes.make_durable().await.err();
-                    orders.answer(&Reply::Parted {
-                        places,
-                        failure: failure.map(|error| error.to_string()),
-                    });
-                });
+                tokio::spawn(part(self.gauge(), places, orders));
             }
         }
     }
@@ -277,19 +272,17 @@ impl Core {
     }
 
     fn progress(&self, sight: Sight) -> Progress {
-        let unsaved = self.volumes.unsaved();
-        // What is not sent yet is in memory, however large the files are by now.
-        let held = self
-            .resources
-            .pool
-            .budget()
-            .used()
-            .saturating_sub(self.held_at_rest);
         Progress {
-            files: unsaved.files,
-            left: unsaved.bytes.min(held),
-            sent: self.volumes.sent(),
             used: sight == Sight::Out && self.door.is_used(),
+            ..self.gauge().progress()
+        }
+    }
+
+    fn gauge(&self) -> Gauge {
+        Gauge {
+            volumes: self.volumes.clone(),
+            resources: self.resources.clone(),
+            held_at_rest: self.held_at_rest,
         }
     }
 
@@ -331,6 +324,48 @@ impl Core {
     }
 }
 
+/// What tells how the saving goes.
+struct Gauge {
+    volumes: OpenedVolumes,
+    resources: Resources,
+    held_at_rest: u64,
+}
+
+impl Gauge {
+    fn progress(&self) -> Progress {
+        let unsaved = self.volumes.unsaved();
+        // What is not sent yet is in memory, however large the files are by now.
+        let used = self.resources.pool.budget().used();
+        let held = used.saturating_sub(self.held_at_rest);
+        Progress {
+            files: unsaved.files,
+            left: unsaved.bytes.min(held),
+            sent: self.volumes.sent(),
+            used: false,
+        }
+    }
+}
+
+/// Makes durable what was written and says how that goes, as long as somebody waits for it. The mount goes on at `places`.
+async fn part(gauge: Gauge, places: Vec<PathBuf>, mut orders: Waiters) {
+    let failure = {
+        let mut durable = pin!(gauge.volumes.make_durable());
+        loop {
+            tokio::select! {
+                durable = &mut durable => break durable.err(),
+                () = clock::sleep(PROGRESS_INTERVAL) => orders.tell(gauge.progress()),
+            }
+            if orders.are_gone() {
+                return;
+            }
+        }
+    };
+    orders.answer(&Reply::Parted {
+        places,
+        failure: failure.map(|error| error.to_string()),
+    });
+}
+
 fn change_log_level() {
     if let Some(level) = logging::next_level() {
         warn!("the log level is now {level}, by a signal");
@@ -338,7 +373,10 @@ fn change_log_level() {
 }
 
 fn refusal(error: &UnmountError) -> Reply {
-    let failure = explain::unmount_error(error);
+    refused(explain::unmount_error(error))
+}
+
+fn refused(failure: Failure) -> Reply {
     Reply::Refused(Refusal {
         cause: failure.cause().to_owned(),
         remedy: failure.remedy().to_owned(),

@@ -8,7 +8,14 @@ use std::{
     },
 };
 
-use crate::{control::Phase, doors::DoorKind, mount_table, sharing::Places};
+use tracing::warn;
+
+use crate::{
+    control::Phase,
+    doors::DoorKind,
+    mount_table::{self, Unreadable},
+    sharing::Places,
+};
 
 /// What shows that a volume can be reached.
 #[derive(Debug)]
@@ -43,14 +50,20 @@ impl Stage {
 
     /// The door is open.
     pub(super) fn enter(&self, door: &DoorKind) {
-        let number = || mount_table::find(&self.mountpoint).map(|entry| entry.id);
         self.sign.get_or_init(|| match door {
-            DoorKind::Kernel => match Places::of(&self.mountpoint) {
-                Some(places) => Sign::Shared(places),
-                None => Sign::Mount(number()),
-            },
+            DoorKind::Kernel => self.in_table().unwrap_or_else(|error| {
+                warn!(%error, "whether the mount is there is told by its process alone");
+                Sign::Process
+            }),
             DoorKind::Nfs(_) => Sign::Process,
         });
+    }
+
+    fn in_table(&self) -> Result<Sign, Unreadable> {
+        Ok(match Places::of(&self.mountpoint)? {
+            Some(places) => Sign::Shared(places),
+            None => Sign::Mount(mount_table::find(&self.mountpoint)?.map(|entry| entry.id)),
+        })
     }
 
     /// The mount points, where it may have several.
@@ -63,20 +76,22 @@ impl Stage {
 
     /// One of the mount points: the first that there was as long as it is there, and when none is.
     pub(super) fn mountpoint(&self) -> PathBuf {
-        let places = self.places().map(Places::list).unwrap_or_default();
+        let places = self.places().and_then(|places| places.list().ok());
+        let places = places.unwrap_or_default();
         let other = places.iter().find(|place| **place == self.mountpoint);
         other.or(places.first()).unwrap_or(&self.mountpoint).clone()
     }
 
     pub(super) fn phase(&self) -> Phase {
-        let has = |number| mount_table::has(number, &self.mountpoint);
         let is_there = match self.sign.get() {
             None => return Phase::Starting,
-            Some(Sign::Mount(number)) => number.is_some_and(has),
-            Some(Sign::Shared(places)) => !places.list().is_empty(),
-            Some(Sign::Process) => true,
+            Some(Sign::Mount(None)) => Ok(false),
+            Some(Sign::Mount(Some(number))) => mount_table::has(*number, &self.mountpoint),
+            Some(Sign::Shared(places)) => places.list().map(|left| !left.is_empty()),
+            Some(Sign::Process) => Ok(true),
         };
-        if !is_there {
+        // Where nobody knows it is as it was.
+        if is_there.is_ok_and(|is_there| !is_there) {
             self.gone.store(true, Ordering::Relaxed);
         }
         match self.gone.load(Ordering::Relaxed) {

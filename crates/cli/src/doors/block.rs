@@ -15,7 +15,7 @@ use crate::{
     environment::Environment,
     explain,
     failure::{Failure, Outcome},
-    mount_table,
+    mount_table::{self, Unreadable},
     options::{Values, table},
     places,
     resources::Resources,
@@ -65,12 +65,17 @@ pub(crate) fn state_directory(environment: &Environment) -> StateDirectory {
 
 /// The volume with block devices that is mounted on `mountpoint` and whose program lives. One that is
 /// out of sight and still read is none.
-pub(crate) fn volume_at(mountpoint: &Path, environment: &Environment) -> Option<Record> {
-    let entry = mount_table::find(mountpoint)?;
+pub(crate) fn volume_at(
+    mountpoint: &Path,
+    environment: &Environment,
+) -> Result<Option<Record>, Unreadable> {
+    let Some(entry) = mount_table::find(mountpoint)? else {
+        return Ok(None);
+    };
     let mut volumes = penstock_block::volumes(&state_directory(environment)).into_iter();
-    volumes.find(|volume| {
+    Ok(volumes.find(|volume| {
         volume.mounted && volume.mount_point == mountpoint && volume.file_system == entry.kind
-    })
+    }))
 }
 
 /// Makes devices of the disks and mounts what is on them, or goes on with what another process mounted.

@@ -1,6 +1,9 @@
 //! Another mount point for a fileset that is mounted already.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use penstock_base::{DirectoryLock, clock, is_root};
 use penstock_fuse::{FuseSettings, UnmountMode};
@@ -14,7 +17,7 @@ use crate::{
     explain,
     failure::{Failure, Outcome},
     filesets::{self, Fileset, Turn},
-    mount_table,
+    mount_table::{self, Unreadable},
     options::{OptionSpec, Origin, Values, table},
     output, predecessors,
     volumes::VolumeSpec,
@@ -124,17 +127,18 @@ fn share(spec: &VolumeSpec, found: &Found) -> Outcome<bool> {
             "mount in that one, as with `nsenter --mount`, or unmount it there first",
         ));
     }
-    let Some(from) = sharing.places.iter().find(|at| is_on(at, sharing)) else {
+    let Some(from) = uncovered(sharing)? else {
         return Ok(false);
     };
     holder.check(spec, sharing)?;
     let place = &spec.mountpoint;
-    let before = mount_table::find(place).map(|entry| entry.id);
+    let number = || Ok::<_, Unreadable>(mount_table::find(place)?.map(|entry| entry.id));
+    let before = number()?;
     let bound = penstock_fuse::bind(from, &settings(spec));
     bound.map_err(|error| explain::mount_error(&error))?;
     let answered = client::status(&found.socket);
     let stays = answered.is_ok_and(|now| now.phase == Phase::Mounted && is_at(&now, place));
-    if stays && is_on(place, sharing) {
+    if stays && is_on(place, sharing)? {
         output::complain(&format!(
             "`{}` shares the mount on `{}`, process {}",
             place.display(),
@@ -144,7 +148,7 @@ fn share(spec: &VolumeSpec, found: &Found) -> Outcome<bool> {
         return Ok(true);
     }
     // It went meanwhile, and what was bound may be the directory below.
-    if mount_table::find(place).map(|entry| entry.id) != before {
+    if number()? != before {
         let removed = penstock_fuse::unmount(place, UnmountMode::Lazy);
         removed.map_err(|error| explain::unmount_error(&error))?;
     }
@@ -152,9 +156,19 @@ fn share(spec: &VolumeSpec, found: &Found) -> Outcome<bool> {
 }
 
 /// Whether the mount is at a place, with nothing mounted over it.
-fn is_on(place: &Path, sharing: &Sharing) -> bool {
-    let entry = mount_table::find(place).filter(is_of_fileset);
-    entry.is_some_and(|entry| entry.device == sharing.device && entry.root == Path::new("/"))
+fn is_on(place: &Path, sharing: &Sharing) -> Result<bool, Unreadable> {
+    let entry = mount_table::find(place)?.filter(is_of_fileset);
+    Ok(entry.is_some_and(|entry| entry.device == sharing.device && entry.root == Path::new("/")))
+}
+
+/// A mount point with nothing mounted over it.
+fn uncovered(sharing: &Sharing) -> Result<Option<&PathBuf>, Unreadable> {
+    for place in &sharing.places {
+        if is_on(place, sharing)? {
+            return Ok(Some(place));
+        }
+    }
+    Ok(None)
 }
 
 /// What the kernel keeps for each mount point.

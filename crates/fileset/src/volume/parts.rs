@@ -91,9 +91,16 @@ impl Parts {
 
     /// Saves what is pending of all files. Fails if something cannot be saved, or not in a minute.
     pub(crate) async fn save_pending(&self) -> FsResult<()> {
-        let saved = clock::deadline(SAVE_WAIT, self.files.save_all()).await;
-        let late = |_| FsError::TimedOut("what is pending could not be saved in time".to_owned());
-        match saved.map_err(late)?.into_iter().next() {
+        let saved = clock::deadline(SAVE_WAIT, self.save_all()).await;
+        saved.unwrap_or_else(|_| {
+            let late = "what is pending could not be saved in time";
+            Err(FsError::TimedOut(late.to_owned()))
+        })
+    }
+
+    /// The same, however long that takes.
+    pub(super) async fn save_all(&self) -> FsResult<()> {
+        match self.files.save_all().await.into_iter().next() {
             Some((_, error)) => Err(error),
             None => Ok(()),
         }

@@ -21,7 +21,7 @@ use rustix::{
     mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen},
 };
 
-use super::{Answer, UnmountError, UnmountMode, check, direct, table};
+use super::{Answer, UnmountError, UnmountMode, check, direct, table, untold};
 
 /// Where systems mount fusectl.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
@@ -80,7 +80,8 @@ fn unseen_connections() -> io::Result<OwnedFd> {
 /// Cuts the connection of this program's mount at `place`, unless the mount answers. Returns whether it
 /// was cut.
 pub fn cut_silent(place: &Path) -> Result<bool, UnmountError> {
-    let entry = table::entry_at(place).filter(MountEntry::is_ours);
+    let entry = table::entry_at(place).map_err(|error| untold(place, &error))?;
+    let entry = entry.filter(MountEntry::is_ours);
     let Some(entry) = entry.filter(|_| check::answer(place) == Answer::Silent) else {
         return Ok(false);
     };

@@ -20,7 +20,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(3);
 /// Checks the place; returns its absolute path and mode.
 pub(super) fn place(place: &Path, nonempty: bool) -> Result<(PathBuf, u32), MountError> {
     let place = absolute(place)?;
-    if let Some(entry) = table::entry_at(&place).filter(MountEntry::is_fuse) {
+    if let Some(entry) = entry_at(&place)?.filter(MountEntry::is_fuse) {
         return Err(occupied(place, entry.source));
     }
     let metadata = fs::metadata(&place).map_err(|error| refused(&place, error))?;
@@ -47,15 +47,19 @@ fn absolute(place: &Path) -> Result<PathBuf, MountError> {
     };
     let parent = fs::canonicalize(parent).map_err(|error| refused(place, error))?;
     let resolved = parent.join(name);
-    if table::entry_at(&resolved).is_some_and(|entry| entry.is_fuse()) {
+    if entry_at(&resolved)?.is_some_and(|entry| entry.is_fuse()) {
         return Ok(resolved);
     }
     fs::canonicalize(&resolved).map_err(|error| refused(place, error))
 }
 
+fn entry_at(place: &Path) -> Result<Option<MountEntry>, MountError> {
+    table::entry_at(place).map_err(|error| MountError::Unusable(place.to_path_buf(), error))
+}
+
 /// Whether the uppermost mount at `place` is one of this program whose daemon is gone.
-pub(super) fn is_dead_and_ours(place: &Path) -> bool {
-    table::entry_at(place).is_some_and(|entry| entry.is_ours()) && is_dead(place)
+pub(super) fn is_dead_and_ours(place: &Path) -> io::Result<bool> {
+    Ok(table::entry_at(place)?.is_some_and(|entry| entry.is_ours()) && is_dead(place))
 }
 
 /// Whether the daemon of the mount at `place` is gone, and the kernel says so.

@@ -73,7 +73,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
     let mounts = client::all(&place).into_iter().map(|found| found.status);
     let mounts: Vec<_> = mounts.filter(is_there).collect();
     let (mountpoint, root) = locate(what, &mounts)?;
-    let socket = sharing::sockets_at(&place, &mountpoint).swap_remove(0);
+    let socket = sharing::sockets_at(&place, &mountpoint)?.swap_remove(0);
     for pass in 1..=PASSES_MAX {
         let before = left_out(&socket)?;
         let warming = Warming::new(&root, &socket);
@@ -90,7 +90,7 @@ pub(super) fn run(matches: &ArgMatches, environment: &Environment) -> Outcome {
 fn is_there(mount: &Status) -> bool {
     match mount.phase {
         Phase::Mounted => true,
-        Phase::Starting => mount_table::find(&mount.mountpoint).is_some(),
+        Phase::Starting => mount_table::find(&mount.mountpoint).is_ok_and(|entry| entry.is_some()),
         Phase::Saving => false,
     }
 }

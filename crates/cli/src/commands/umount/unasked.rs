@@ -30,7 +30,7 @@ pub(super) fn unmount(
     environment: &Environment,
 ) -> Outcome {
     let shown = mountpoint.display();
-    let Some(entry) = mount_table::find(mountpoint) else {
+    let Some(entry) = mount_table::find(mountpoint)? else {
         if let Left::Staged(directories) = record::left(place, mountpoint, has_unsaved) {
             return Err(staged(mountpoint, &directories));
         }
@@ -39,7 +39,7 @@ pub(super) fn unmount(
             "`penstock stats` lists the mounts",
         ));
     };
-    if !entry.is_ours() && block::volume_at(mountpoint, environment).is_none() {
+    if !entry.is_ours() && block::volume_at(mountpoint, environment)?.is_none() {
         return Err(Failure::new(
             format!(
                 "`{shown}` is a mount of type {}, not of this program",
