@@ -74,8 +74,7 @@ pub struct FilesetVolume {
 }
 
 impl FilesetVolume {
-    /// Makes durable what was written so far and each change of a name, as fsync of all of them would. Who has waited long
-    /// enough drops it: each save goes on.
+    /// Makes durable all that was written so far, and names. Who has waited long enough drops it: each save goes on.
     pub async fn make_durable(&self) -> FsResult<()> {
         self.parts.save_all().await?;
         Ok(self.parts.engine.sync().await?)
