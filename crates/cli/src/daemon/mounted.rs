@@ -194,7 +194,7 @@ impl Core {
         match left {
             Ok(Some(left)) if place.is_some() && !left.is_empty() => answer(Obeyed::Parted(left)),
             Ok(_) => self.keep_telling(waiters, Sight::Out).await,
-            Err(error) => answer(Obeyed::Refused(refused(error.into()))),
+            Err(error) => answer(Obeyed::Refused(refused(&error.into()))),
         }
     }
 
@@ -373,10 +373,10 @@ fn change_log_level() {
 }
 
 fn refusal(error: &UnmountError) -> Reply {
-    refused(explain::unmount_error(error))
+    refused(&explain::unmount_error(error))
 }
 
-fn refused(failure: Failure) -> Reply {
+fn refused(failure: &Failure) -> Reply {
     Reply::Refused(Refusal {
         cause: failure.cause().to_owned(),
         remedy: failure.remedy().to_owned(),
