@@ -189,10 +189,13 @@ pub(crate) fn count_directories(
 
 /// A directory before an operation changes its entries. Where others do so at the same time, this costs them and the
 /// operation more than it tells.
-fn before(transaction: &dyn Transaction, inode: Inode) -> FsResult<Option<Attributes>> {
+fn before(
+    transaction: &dyn Transaction,
+    (inode, directory): (Inode, &Node),
+) -> FsResult<Option<Attributes>> {
     match transaction.has_others() {
         true => Ok(None),
-        false => directory_attributes(transaction, inode).map(Some),
+        false => shown(transaction, inode, directory).map(Some),
     }
 }
 

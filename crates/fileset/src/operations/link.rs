@@ -19,7 +19,7 @@ pub(crate) fn link(
     }
     let dentry = place.dentry();
     let parent = super::directory(transaction, dentry.parent)?;
-    let before = super::before(transaction, dentry.parent)?;
+    let before = super::before(transaction, (dentry.parent, &parent))?;
     if find(transaction, dentry)?.is_some() {
         return Err(FsError::AlreadyExists);
     }

@@ -67,7 +67,7 @@ pub(crate) fn format(
 pub(crate) fn make(transaction: &mut dyn Transaction, making: &Making) -> FsResult<MadeNode> {
     let dentry = making.place.dentry();
     let parent = super::directory(transaction, dentry.parent)?;
-    let before = super::before(transaction, dentry.parent)?;
+    let before = super::before(transaction, (dentry.parent, &parent))?;
     if let Some(entry) = find(transaction, dentry)? {
         check_found(transaction, entry, &making.new)?;
         return Ok(MadeNode {

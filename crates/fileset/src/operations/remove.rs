@@ -40,8 +40,9 @@ pub(crate) enum Unnamed {
 pub(crate) fn remove(transaction: &mut dyn Transaction, removing: &Removing) -> FsResult<Removed> {
     let Removing { asked, place, kind } = removing;
     let dentry = place.dentry();
-    let above = directory(transaction, dentry.parent)?.attributes(dentry.parent);
-    let before = super::before(transaction, dentry.parent)?;
+    let parent = directory(transaction, dentry.parent)?;
+    let above = parent.attributes(dentry.parent);
+    let before = super::before(transaction, (dentry.parent, &parent))?;
     permission::check(&above, &asked.by, penstock_vfs::AccessMask::EXECUTE)?;
     let entry = find(transaction, dentry)?.ok_or(FsError::NotFound)?;
     let file = ruling(transaction, entry.inode)?;

@@ -49,9 +49,10 @@ pub(crate) fn rename(transaction: &mut dyn Transaction, renaming: &Renaming) -> 
         from_node.attributes(source.parent),
         to_node.attributes(target.parent),
     );
-    let before = [source, target].map(|place| super::before(transaction, place.parent));
-    let [from_before, to_before] = before;
-    let (from_before, to_before) = (from_before?, to_before?);
+    let (from_before, to_before) = (
+        super::before(transaction, (source.parent, &from_node))?,
+        super::before(transaction, (target.parent, &to_node))?,
+    );
     permission::check(&from, &asked.by, AccessMask::EXECUTE)?;
     permission::check(&to, &asked.by, AccessMask::EXECUTE)?;
     let moved = find(transaction, source.dentry())?.ok_or(FsError::NotFound)?;
